@@ -1,0 +1,29 @@
+package tallygate
+
+// Check is all entries of one request, decided together. It names them itself
+// (Entries) or gives Attributes and lets the rules match; not both.
+type Check struct {
+	// Domain is the set of rules to use; "" means "default".
+	Domain string
+	// Entries name rule and key one by one; their rules' match is ignored.
+	Entries []Entry
+	// Attributes are the named facts of the request: plan, route, ip, api_key, …
+	Attributes map[string]string
+	// Cost is what the request spends on every matching rule, in tokens: 1 to
+	// 10^9, 0 means 1. For Attributes only.
+	Cost int64
+	// Look asks without spending (cost 0 in the API). For Attributes only.
+	Look bool
+}
+
+// Entry is one (rule, key, cost) of a check.
+type Entry struct {
+	Rule string
+	// Key is the identity value, or the values of a rule that counts by several,
+	// in the rule's order. Each is 1 byte to 4 KiB together.
+	Key []string
+	// Cost is what the request spends here, in tokens: 1 to 10^9, 0 means 1.
+	Cost int64
+	// Look asks without spending (cost 0 in the API).
+	Look bool
+}

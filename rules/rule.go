@@ -1,0 +1,100 @@
+// Package rules says what is limited, for whom and how: rules and overrides,
+// their bounds, and the immutable [Snapshot] a pod works from.
+//
+// Rules come in as JSON ([Rule] unmarshals strictly) or from a YAML file
+// (package rules/yaml), are validated field by field, compiled into a Snapshot
+// and matched against a request's attributes. A [Watcher] follows a [Source] and
+// keeps the last good Snapshot; a bad rule is skipped alone and named.
+package rules
+
+import (
+	"time"
+
+	"github.com/tallygate/tallygate/limit"
+)
+
+// Rule is what is limited, for whom, by which algorithm. See docs/rules.md for
+// every field. Zero values mean the defaults.
+type Rule struct {
+	ID          string
+	Domain      string
+	Description string
+	Owner       string
+
+	Match      map[string]string
+	CoversAll  bool
+	Identity   []string
+	Action     Action
+	Supersedes []string
+
+	Algorithm limit.Algorithm
+	// Numbers as written: Rate, PerS, Burst for a token bucket; Limit with WindowS
+	// or Window (and TZ, Align) for the windows.
+	Numbers
+
+	MaxCost  int64
+	Mode     Mode
+	FailMode FailMode
+	Counting Counting
+}
+
+// Numbers are the numbers of a rule, each of which an override may replace. 0
+// means not given.
+type Numbers struct {
+	Rate, PerS, Burst int64
+	Limit, WindowS    int64
+	// Window is "day", "week" or "month", in the zone TZ.
+	Window, TZ string
+	Align      string
+	// BurstFactorMilli is burst_factor in thousandths: 1,500 for 1.5.
+	BurstFactorMilli int64
+}
+
+// Override is other numbers for one key of one rule, usually until a date.
+type Override struct {
+	Rule string
+	// Key is the raw identity value, or the list of them in the rule's order.
+	Key []string
+	Numbers
+	MaxCost   int64
+	ExpiresAt time.Time
+	Reason    string
+	Owner     string
+}
+
+// Set is all rules and overrides of one source, as written.
+type Set struct {
+	Rules     []Rule
+	Overrides []Override
+}
+
+// Action is what a matching rule does.
+type Action string
+
+// Mode says whether a verdict is enforced.
+type Mode string
+
+// FailMode says what a rule answers when the store cannot.
+type FailMode string
+
+// Counting says how exactly a rule counts.
+type Counting string
+
+// The values of Action, Mode, FailMode and Counting that are at work.
+const (
+	ActionLimit Action = "limit"
+	ActionAllow Action = "allow"
+	ActionDeny  Action = "deny"
+
+	ModeEnforce Mode = "enforce"
+	ModeShadow  Mode = "shadow"
+
+	FailOpen   FailMode = "open"
+	FailClosed FailMode = "closed"
+
+	CountingLease Counting = "lease"
+	CountingExact Counting = "exact"
+)
+
+// DefaultDomain is the domain of rules and checks that name none.
+const DefaultDomain = "default"
