@@ -1,0 +1,43 @@
+package redisstore
+
+import (
+	"context"
+	"strings"
+	"testing"
+)
+
+// OpenVirtual opens a store whose script takes its time from the keys
+// tg:clock:s and tg:clock:us, and whose buckets do not expire by the server's
+// clock, which a virtual one does not follow. Each is one line of the script.
+func OpenVirtual(t testing.TB, conf Config) *Store {
+	t.Helper()
+	s, err := newStore(context.Background(), conf, newScript(virtual(t, tally().text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func virtual(t testing.TB, text string) string {
+	t.Helper()
+	const timeless = `local pcall = redis.pcall
+local function call(name, ...)
+  if name == 'PSETEX' then
+    local key, _, state = ...
+    return redis.call('SET', key, state)
+  end
+  if name == 'PEXPIRE' then return 1 end
+  return redis.call(name, ...)
+end`
+	for _, swap := range [][2]string{
+		{"local clock = call('TIME')", "local clock = call('MGET', 'tg:clock:s', 'tg:clock:us')"},
+		{"local call, pcall = redis.call, redis.pcall", timeless},
+	} {
+		if strings.Count(text, swap[0]) != 1 {
+			t.Fatalf("the script has not exactly one %q", swap[0])
+		}
+		text = strings.Replace(text, swap[0], swap[1], 1)
+	}
+	return text
+}

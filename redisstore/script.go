@@ -1,0 +1,38 @@
+package redisstore
+
+import (
+	"crypto/sha1" //nolint:gosec // Redis names scripts by SHA-1
+	_ "embed"
+	"encoding/hex"
+)
+
+//go:embed script/1-clock.lua
+var clockLua string
+
+//go:embed script/2-lease.lua
+var leaseLua string
+
+//go:embed script/3-window.lua
+var windowLua string
+
+//go:embed script/4-log.lua
+var logLua string
+
+//go:embed script/5-op.lua
+var opLua string
+
+//go:embed script/6-take.lua
+var takeLua string
+
+// script is a Lua text and the name Redis knows it by.
+type script struct{ text, sha string }
+
+func newScript(text string) script {
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // Redis names scripts by SHA-1
+	return script{text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+// tally is the one script, in the order in which its parts build on each other.
+func tally() script {
+	return newScript(clockLua + leaseLua + windowLua + logLua + opLua + takeLua)
+}

@@ -1,0 +1,79 @@
+package redisstore_test
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tallygate/tallygate/identity"
+	"github.com/tallygate/tallygate/internal/redistest"
+	"github.com/tallygate/tallygate/redisstore"
+	"github.com/tallygate/tallygate/storetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+
+// patient is a configuration for tests of answers, not of deadlines: on a busy
+// machine 5 ms are soon over.
+func patient(url string) redisstore.Config {
+	return redisstore.Config{URL: url, Tags: identity.NewHasher(nil), Deadline: 2 * time.Second}
+}
+
+// open connects to a server for the length of the test.
+func open(t testing.TB, conf redisstore.Config) *redisstore.Store {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	s, err := redisstore.New(ctx, conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// clock is the virtual clock of a server, in two keys the script reads.
+type clock struct {
+	server *redistest.Server
+	mu     sync.Mutex // guards ms
+	ms     int64
+}
+
+func (c *clock) advance(t testing.TB, d time.Duration) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ms += d.Milliseconds()
+	c.server.MustDo(t, "MSET", "tg:clock:s", strconv.FormatInt(c.ms/1000, 10), "tg:clock:us", strconv.FormatInt(c.ms%1000*1000, 10))
+}
+
+// virtual returns a harness on a standalone server with a clock of its own.
+func virtual(t *testing.T) storetest.Harness {
+	t.Helper()
+	server := redistest.Standalone(t)
+	c := &clock{server: server, ms: 1_800_000_000_000}
+	c.advance(t, 0)
+	return storetest.Harness{
+		Store:   redisstore.OpenVirtual(t, patient("redis://"+server.Addr)),
+		Advance: func(d time.Duration) { c.advance(t, d) },
+		Leases:  true,
+	}
+}
+
+func TestConformance(t *testing.T) {
+	t.Run("virtual clock", func(t *testing.T) {
+		h := virtual(t)
+		storetest.Run(t, func(*testing.T) storetest.Harness { return h })
+	})
+	t.Run("standalone", func(t *testing.T) {
+		s := open(t, patient("redis://"+redistest.SharedStandalone(t).Addr))
+		storetest.Run(t, func(*testing.T) storetest.Harness { return storetest.Harness{Store: s, Leases: true} })
+	})
+	t.Run("cluster", func(t *testing.T) {
+		s := open(t, patient("redis://"+redistest.SharedCluster(t).Addrs()[0]))
+		storetest.Run(t, func(*testing.T) storetest.Harness { return storetest.Harness{Store: s, Leases: true} })
+	})
+}
