@@ -41,3 +41,6 @@ end`
 	}
 	return text
 }
+
+// ScriptText is the script as it is sent.
+func (s *Store) ScriptText() string { return s.script.text }

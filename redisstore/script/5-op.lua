@@ -96,7 +96,6 @@ local function careful(records, on_spend, on_denial)
     if s == false then return nil end
     local head = s
     if type(s) ~= 'string' then
-      if call('EXISTS', key) == 0 then return nil end
       log = log or logs()
       head = log.header(key)
       if not head then return nil, 'TALLY the key holds something else' end

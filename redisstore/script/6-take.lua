@@ -17,8 +17,11 @@ for i = 1, count do
   local key, arg = KEYS[i], ARGV[i]
   local alg, how, flags, cost, burst, period, rate
   if #arg >= 30 then alg, how, flags, cost, burst, period, rate = unpack('<BBBI5xxxxxxI6I5I5', arg) end
-  local s
-  if alg ~= 3 or call('TYPE', key).ok == 'string' then s = pcall('GET', key) end
+  -- s is a string, false for a missing bucket, or a table for what is no string.
+  -- A log is looked at first: each failing GET would count as the server's error.
+  local s = {}
+  local kind = alg == 3 and call('TYPE', key).ok or 'string'
+  if kind == 'string' then s = pcall('GET', key) elseif kind == 'none' then s = false end
 
   -- A take on a token bucket whose numbers are those stored: level is what it
   -- has now, before spending. Whatever is not that plain stays nil.
