@@ -36,7 +36,13 @@ type Rule struct {
 	Mode     Mode
 	FailMode FailMode
 	Counting Counting
+
+	// At is where the rule was written, for problems; zero if nowhere.
+	At Position
 }
+
+// Position is a place in a rules file, counted from 1. The zero Position is none.
+type Position struct{ Line, Column int }
 
 // Numbers are the numbers of a rule, each of which an override may replace. 0
 // means not given.
@@ -60,12 +66,24 @@ type Override struct {
 	ExpiresAt time.Time
 	Reason    string
 	Owner     string
+
+	// At is where the override was written, for problems; zero if nowhere.
+	At Position
 }
 
 // Set is all rules and overrides of one source, as written.
 type Set struct {
 	Rules     []Rule
 	Overrides []Override
+	// Unread names what is in the source and could not be read. It is not gone:
+	// its last good version stays in force.
+	Unread []Ref
+}
+
+// Ref names a rule or, where Key is set, an override of it.
+type Ref struct {
+	Rule string
+	Key  []string
 }
 
 // Action is what a matching rule does.

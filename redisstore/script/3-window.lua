@@ -54,20 +54,28 @@ local function windows()
 
   local function left(w)
     local room = w.n.n1 - w.cur
-    if room <= 0 then return 0 end
+    if room <= 0 or w.prev == 0 then return max(0, room) end
     local length = w.stop - w.start
     return max(0, floor((room * length - weight(w)) / length))
   end
 
   local function fits(w, cost)
     local room = w.n.n1 - w.cur - cost
-    return room >= 0 and weight(w) <= room * (w.stop - w.start)
+    return room >= 0 and (w.prev == 0 or weight(w) <= room * (w.stop - w.start))
+  end
+
+  -- most is the largest count: a sliding one must multiply exactly with its
+  -- length, a fixed one only fit its field.
+  local function most(w)
+    return w.kind == SLIDING and div(EXACT, w.stop - w.start) or 100000000000000
   end
 
   local function new(n, edges, count)
     local start, stop = place(n, edges)
     if not start then return nil end
-    return { kind = n.kind, n = n, start = start, stop = stop, prev = 0, cur = min(count, div(EXACT, stop - start)) }
+    local w = { kind = n.kind, n = n, start = start, stop = stop, prev = 0 }
+    w.cur = min(count, most(w))
+    return w
   end
 
   -- convert carries the counts over to other numbers of the same algorithm.
@@ -105,5 +113,5 @@ local function windows()
     return pack('<BI6I6I6', 4, w.start, w.stop, w.cur), w.stop + grace - now
   end
 
-  return { advance = advance, left = left, fits = fits, new = new, convert = convert, lend = lend, stored = stored }
+  return { advance = advance, left = left, fits = fits, most = most, new = new, convert = convert, lend = lend, stored = stored }
 end

@@ -234,7 +234,7 @@ local function careful(records, on_spend, on_denial)
       return min(cost, div(before, st.n.n2))
     end
     local before = st.cur
-    st.cur = min(before + cost, div(EXACT, st.stop - st.start))
+    st.cur = min(before + cost, window.most(st))
     return max(0, st.cur - before)
   end
 

@@ -1,0 +1,98 @@
+package identity
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// DefaultIPv6Prefix is how many bits of an IPv6 address count: one /64 is one
+// customer's network, in which a single machine may use any address it likes.
+const DefaultIPv6Prefix = 64
+
+// maxAddressBytes bounds what is parsed: the longest address with brackets,
+// zone and port that a proxy would write.
+const maxAddressBytes = 128
+
+// IP returns the canonical form of a client address, and whether s is one.
+//
+// Port, brackets, zone and surrounding blanks are no part of it. An IPv4-mapped
+// IPv6 address is the IPv4 address, in every spelling. An IPv6 address is cut to
+// its first 64 bits and written as the first address of that network, so that
+// IP of a canonical address is that address. Anything else is refused: junk must
+// never become a key. It does not allocate when s is canonical already.
+func IP(s string) (string, bool) { return IPPrefix(s, DefaultIPv6Prefix) }
+
+// IPPrefix is [IP] with an IPv6 prefix of so many bits, 1 to 128; any other
+// number means [DefaultIPv6Prefix].
+func IPPrefix(s string, bits int) (string, bool) {
+	if bits < 1 || bits > 128 {
+		bits = DefaultIPv6Prefix
+	}
+	addr, ok := parseAddress(s)
+	if !ok {
+		return "", false
+	}
+	if addr.Is6() {
+		prefix, err := addr.Prefix(bits)
+		if err != nil {
+			return "", false
+		}
+		addr = prefix.Addr()
+	}
+	var buf [64]byte
+	out := addr.AppendTo(buf[:0])
+	if string(out) == s {
+		return s, true
+	}
+	return string(out), true
+}
+
+// parseAddress reads an address in any form a peer or a proxy writes it:
+// 192.0.2.1, 192.0.2.1:80, 2001:db8::1, [2001:db8::1], [2001:db8::1%eth0]:443.
+func parseAddress(s string) (netip.Addr, bool) {
+	if len(s) > maxAddressBytes {
+		return netip.Addr{}, false
+	}
+	host, ok := trimPort(strings.Trim(s, " \t"))
+	if !ok {
+		return netip.Addr{}, false
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	return addr.WithZone("").Unmap(), true
+}
+
+// trimPort removes brackets and port. A bare IPv6 address has no port: its last
+// group only looks like one.
+func trimPort(s string) (host string, ok bool) {
+	if inner, found := strings.CutPrefix(s, "["); found {
+		host, rest, closed := strings.Cut(inner, "]")
+		if !closed {
+			return "", false
+		}
+		port, hasPort := strings.CutPrefix(rest, ":")
+		return host, rest == "" || hasPort && isPort(port)
+	}
+	host, port, found := strings.Cut(s, ":")
+	if !found || strings.Contains(port, ":") {
+		return s, true
+	}
+	return host, isPort(port)
+}
+
+// isPort accepts a number, or a port that RFC 7239 lets a proxy hide: "_name".
+func isPort(s string) bool {
+	hidden := strings.HasPrefix(s, "_")
+	s = strings.TrimPrefix(s, "_")
+	if s == "" || !hidden && len(s) > 5 {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && !(hidden && isPlain(c)) {
+			return false
+		}
+	}
+	return true
+}

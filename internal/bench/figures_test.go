@@ -1,0 +1,18 @@
+package bench_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/tallygate/tallygate/internal/redistest"
+)
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+
+// TestFigures prints every figure beside its yardstick.
+func TestFigures(t *testing.T) {
+	t.Run("local", testLocal)
+	t.Run("redis throughput", testRedisThroughput)
+	t.Run("redis CPU", testRedisCPU)
+	t.Run("redis memory", testRedisMemory)
+}

@@ -1,0 +1,70 @@
+package bench_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/tallygate/tallygate/limit"
+	"github.com/tallygate/tallygate/store"
+)
+
+// casBucket is the yardstick of local decisions: a token bucket in one word,
+// spent by compare-and-swap.
+type casBucket struct {
+	fullAt      atomic.Int64
+	cost, burst int64 // ns a token, ns a full bucket
+}
+
+func (b *casBucket) take(now int64) bool {
+	for {
+		at := b.fullAt.Load()
+		next := max(at, now) + b.cost
+		if next-now > b.burst {
+			return false
+		}
+		if b.fullAt.CompareAndSwap(at, next) {
+			return true
+		}
+	}
+}
+
+func testLocal(t *testing.T) {
+	cas := &casBucket{cost: 1, burst: int64(time.Hour)}
+	limiter := rate.NewLimiter(1e9, 1e9)
+	m := store.NewMemoryStore(store.MemoryConfig{})
+	fast := &limit.Limit{Algorithm: limit.TokenBucket, Rate: 1_000_000_000, PeriodMS: 1000, Burst: 1_000_000_000}
+	one := []store.Op{{Bucket: store.Bucket{Domain: "public-api", Rule: "growth-global", Key: "acct_7Q2"}, Limit: fast, Cost: 1}}
+	two := append(one[:1:1], store.Op{Bucket: store.Bucket{Domain: "public-api", Rule: "labels-route", Key: "acct_7Q2"}, Limit: fast, Cost: 1})
+	grants := make([]store.Grant, 0, 2)
+	ask := func(ops []store.Op) func(n int) {
+		return func(n int) {
+			for range n {
+				grants, _ = m.AppendTake(context.Background(), grants[:0], ops)
+			}
+		}
+	}
+	got := interleave(
+		sample{"cas", nsPerOp(func(n int) {
+			for range n {
+				cas.take(time.Now().UnixNano())
+			}
+		})},
+		sample{"x/time/rate", nsPerOp(func(n int) {
+			for range n {
+				limiter.Allow()
+			}
+		})},
+		sample{"memory", nsPerOp(ask(one))},
+		sample{"memory two", nsPerOp(ask(two))},
+	)
+	row(t, "x/time/rate Allow / CAS bucket", got[1], got[0], "ns", "-", true)
+	row(t, "MemoryStore, one bucket / CAS bucket", got[2], got[0], "ns", atMost(6), got[2] <= 6*got[0])
+	row(t, "MemoryStore, two buckets / CAS bucket", got[3], got[0], "ns", "-", true)
+	once := ask(one)
+	allocs := testing.AllocsPerRun(1000, func() { once(1) })
+	t.Logf("%-52s %10.1f allocs", "MemoryStore, one bucket", allocs)
+}

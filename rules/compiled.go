@@ -1,0 +1,140 @@
+package rules
+
+import (
+	"math"
+	"time"
+
+	"github.com/tallygate/tallygate/limit"
+)
+
+// slowStart bounds how long after numbers got slower a missing bucket is not
+// taken for a full one.
+const slowStart = 60 * time.Second
+
+// Compiled is one rule as a [Snapshot] holds it: checked, with the numbers of
+// every key that has its own. It is immutable; its methods do not allocate.
+type Compiled struct {
+	rule    Rule
+	ordinal int // place in the file
+	base    entry
+	// keys holds the keys with other numbers than base, by encoded key: those
+	// with an override, and those that had one.
+	keys map[string]*entry
+
+	conditions []condition
+	supersedes []int // ordinals of rules in the same domain, sorted
+	rank       int   // superseding rules come before superseded ones
+}
+
+// entry is the numbers of one key of a rule, or of all other keys.
+type entry struct {
+	// lim and maxCost are in force until endMS, then endLim and the rule's own.
+	lim     *limit.Limit
+	maxCost int64
+	endMS   int64
+	endLim  *limit.Limit
+	endCost int64
+	// slowMS and endSlowMS are until when a missing bucket is not a full one.
+	slowMS, endSlowMS int64
+
+	// override is what the numbers are made from; nil in the rule's own entry and
+	// where an override was removed.
+	override *Override
+}
+
+const never = math.MaxInt64
+
+// Rule returns the rule as written. It must not be changed.
+func (c *Compiled) Rule() *Rule { return &c.rule }
+
+// ID returns the rule's id.
+func (c *Compiled) ID() string { return c.rule.ID }
+
+// Domain returns the name of the rule's domain, never "".
+func (c *Compiled) Domain() string { return c.rule.domain() }
+
+// Action returns what the rule does, never "".
+func (c *Compiled) Action() Action { return c.rule.action() }
+
+// Shadow reports whether the rule is evaluated and never enforced.
+func (c *Compiled) Shadow() bool { return c.rule.Mode == ModeShadow }
+
+// FailClosed reports whether the rule denies when the store cannot answer.
+func (c *Compiled) FailClosed() bool { return c.rule.FailMode == FailClosed }
+
+// MaxCost returns the rule's own largest cost of one check, for a key without
+// override; see [Compiled.Effective].
+func (c *Compiled) MaxCost() int64 { return c.base.maxCost }
+
+// Effective returns the numbers and the largest cost in force for an encoded key
+// (see [Key]): those of its override until that expires, else the rule's. lim is
+// nil for the actions allow and deny, which count nothing.
+//
+// The limit's revision orders the numbers of one bucket and only grows, through
+// edits, removal and expiry of overrides. An override may make the bucket
+// smaller than maxCost: the check is then denied, not refused.
+func (c *Compiled) Effective(key string, now time.Time) (lim *limit.Limit, maxCost int64) {
+	e := c.entry(key)
+	if e.endMS <= now.UnixMilli() {
+		return e.endLim, e.endCost
+	}
+	return e.lim, e.maxCost
+}
+
+// NotFresh reports whether the numbers of this key got slower a short while ago:
+// the time to full, at most a minute. A bucket that is missing then may have
+// expired as full under the old numbers and is not a full one under the new.
+func (c *Compiled) NotFresh(key string, now time.Time) bool {
+	return now.UnixMilli() < c.entry(key).slowUntil(now.UnixMilli())
+}
+
+func (c *Compiled) entry(key string) *entry {
+	if len(c.keys) > 0 {
+		if e := c.keys[key]; e != nil {
+			return e
+		}
+	}
+	return &c.base
+}
+
+// limitAt returns the limit in force at that time.
+func (e *entry) limitAt(nowMS int64) *limit.Limit {
+	if e.endMS <= nowMS {
+		return e.endLim
+	}
+	return e.lim
+}
+
+func (e *entry) slowUntil(nowMS int64) int64 {
+	if e.endMS <= nowMS {
+		return max(e.slowMS, e.endSlowMS)
+	}
+	return e.slowMS
+}
+
+func (r *Rule) domain() string {
+	if r.Domain == "" {
+		return DefaultDomain
+	}
+	return r.Domain
+}
+
+func (r *Rule) action() Action {
+	if r.Action == "" {
+		return ActionLimit
+	}
+	return r.Action
+}
+
+// maxCost is the largest cost of a check: 1 unless given. A rule that counts
+// nothing refuses no cost.
+func (r *Rule) maxCost() int64 {
+	switch {
+	case r.action() != ActionLimit:
+		return limit.MaxCost
+	case r.MaxCost == 0:
+		return 1
+	default:
+		return r.MaxCost
+	}
+}

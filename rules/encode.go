@@ -1,0 +1,93 @@
+package rules
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// ruleJSON is a rule as written, fields in the order of the field table. What is
+// not given is left out, so that a rule read and written again is the same.
+type ruleJSON struct {
+	ID          string            `json:"id,omitempty"`
+	Domain      string            `json:"domain,omitempty"`
+	Description string            `json:"description,omitempty"`
+	Owner       string            `json:"owner,omitempty"`
+	Match       map[string]string `json:"match,omitempty"`
+	CoversAll   bool              `json:"covers_all,omitempty"`
+	Identity    []string          `json:"identity,omitempty"`
+	Action      Action            `json:"action,omitempty"`
+	Algorithm   string            `json:"algorithm,omitempty"`
+	numbersJSON
+	MaxCost    int64    `json:"max_cost,omitempty"`
+	Mode       Mode     `json:"mode,omitempty"`
+	FailMode   FailMode `json:"fail_mode,omitempty"`
+	Counting   Counting `json:"counting,omitempty"`
+	Supersedes []string `json:"supersedes,omitempty"`
+}
+
+type numbersJSON struct {
+	Rate        int64       `json:"rate,omitempty"`
+	PerS        int64       `json:"per_s,omitempty"`
+	Burst       int64       `json:"burst,omitempty"`
+	Limit       int64       `json:"limit,omitempty"`
+	WindowS     int64       `json:"window_s,omitempty"`
+	Window      string      `json:"window,omitempty"`
+	TZ          string      `json:"tz,omitempty"`
+	Align       string      `json:"align,omitempty"`
+	BurstFactor json.Number `json:"burst_factor,omitempty"`
+}
+
+type overrideJSON struct {
+	Key  any    `json:"key,omitempty"`
+	Rule string `json:"rule,omitempty"`
+	numbersJSON
+	MaxCost   int64  `json:"max_cost,omitempty"`
+	ExpiresAt string `json:"expires_at,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	Owner     string `json:"owner,omitempty"`
+}
+
+// MarshalJSON writes the rule with the fields that are given; reading it again
+// gives the same rule.
+func (r Rule) MarshalJSON() ([]byte, error) {
+	out := ruleJSON{
+		ID: r.ID, Domain: r.Domain, Description: r.Description, Owner: r.Owner,
+		Match: r.Match, CoversAll: r.CoversAll, Identity: r.Identity, Action: r.Action,
+		numbersJSON: r.Numbers.json(), MaxCost: r.MaxCost,
+		Mode: r.Mode, FailMode: r.FailMode, Counting: r.Counting, Supersedes: r.Supersedes,
+	}
+	if r.Algorithm != 0 {
+		out.Algorithm = r.Algorithm.String()
+	}
+	return json.Marshal(out)
+}
+
+// MarshalJSON writes the override with the fields that are given. The key of one
+// value is a text, of several a list.
+func (o Override) MarshalJSON() ([]byte, error) {
+	out := overrideJSON{
+		Rule: o.Rule, numbersJSON: o.Numbers.json(), MaxCost: o.MaxCost, Reason: o.Reason, Owner: o.Owner,
+	}
+	switch len(o.Key) {
+	case 0:
+	case 1:
+		out.Key = o.Key[0]
+	default:
+		out.Key = o.Key
+	}
+	if !o.ExpiresAt.IsZero() {
+		out.ExpiresAt = o.ExpiresAt.Format(time.RFC3339Nano)
+	}
+	return json.Marshal(out)
+}
+
+func (n Numbers) json() numbersJSON {
+	out := numbersJSON{
+		Rate: n.Rate, PerS: n.PerS, Burst: n.Burst, Limit: n.Limit,
+		WindowS: n.WindowS, Window: n.Window, TZ: n.TZ, Align: n.Align,
+	}
+	if n.BurstFactorMilli != 0 {
+		out.BurstFactor = json.Number(decimal(n.BurstFactorMilli))
+	}
+	return out
+}

@@ -1,0 +1,113 @@
+package rules
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// laterField knows the fields whose behaviour comes in later releases. Their
+// shape and bounds are checked, so that a file is told all its faults at once,
+// and then they are refused: a field that is ignored is a limit that is not
+// there.
+func (d *decoder) laterField(m member) bool {
+	switch m.name {
+	case "max_lease":
+		d.whole(m, 1, 1_000_000)
+	case "sync_ms":
+		d.whole(m, 20, 100)
+	case "replicas":
+		d.whole(m, 0, 5)
+	case "priority":
+		d.whole(m, 0, 1_000)
+	case "shed_floor":
+		d.fraction(m, 0.05, 1)
+	case "max_new_keys_per_s":
+		if string(m.raw) != `"off"` {
+			d.whole(m, 1, 1_000_000_000)
+		}
+	case "on_change":
+		d.word(m, []string{"now", "next_window"})
+	case "closed_allow":
+		d.strs(m)
+	case "closed_allowance":
+		d.part(m, "times", func(p member) { d.fraction(p, 0, 1) })
+	case "pre_limit":
+		d.preLimit(m)
+	case "regions":
+		d.regions(m)
+	default:
+		return false
+	}
+	d.notYet(m.name, "remove it")
+	return true
+}
+
+// countingAtWork refuses the ways of counting that come later.
+func (r *report) countingAtWork(c Counting) {
+	if c == countingAsync || c == countingLocal || c == countingReport {
+		r.add("counting", string(c), quote(string(c))+" is not supported yet", "use lease or exact")
+	}
+}
+
+func (d *decoder) preLimit(m member) {
+	if m.raw[0] == '"' {
+		d.word(m, []string{"off"})
+		return
+	}
+	for _, p := range d.object(m) {
+		switch p.name {
+		case "pre_limit.of":
+			d.word(p, []string{"limit", "fair_share"})
+		case "pre_limit.times":
+			d.fraction(p, 0, 1_000)
+		default:
+			d.unknown(p.name, []string{"pre_limit.of", "pre_limit.times"})
+		}
+	}
+}
+
+func (d *decoder) regions(m member) {
+	for _, p := range d.object(m) {
+		d.fraction(p, 0, 1)
+	}
+}
+
+// part reads an object with one field.
+func (d *decoder) part(m member, field string, read func(member)) {
+	for _, p := range d.object(m) {
+		if p.name == m.name+"."+field {
+			read(p)
+			continue
+		}
+		d.unknown(p.name, []string{m.name + "." + field})
+	}
+}
+
+// object splits a nested object into fields named by their whole path.
+func (d *decoder) object(m member) []member {
+	fields, err := splitObject(m.raw)
+	if err != nil {
+		d.add(m.name, string(m.raw), err.Error(), "write an object")
+		return nil
+	}
+	for i := range fields {
+		fields[i].name = m.name + "." + clip(fields[i].name)
+		if string(fields[i].raw) == "null" {
+			fields[i].raw = json.RawMessage(`""`) // refused by whoever reads it
+		}
+	}
+	return fields
+}
+
+// fraction checks a number above 0 and between two bounds.
+func (d *decoder) fraction(m member, lo, hi float64) {
+	f, ok := d.number(m)
+	if !ok || f > 0 && f >= lo && f <= hi {
+		return
+	}
+	s, bounds := clip(string(m.raw)), fmt.Sprintf("above 0 and at most %v", hi)
+	if lo > 0 {
+		bounds = fmt.Sprintf("from %v to %v", lo, hi)
+	}
+	d.add(m.name, s, s+" is not "+bounds, "change it")
+}

@@ -1,0 +1,82 @@
+package yaml
+
+import (
+	"fmt"
+
+	"github.com/goccy/go-yaml/token"
+
+	"github.com/tallygate/tallygate/rules"
+)
+
+// A rules file nests four deep and has some forty keys a map. The parser recurses
+// for each level and is quadratic in the keys of a map: beyond these bounds a
+// small file could exhaust the stack or run for hours.
+const (
+	maxDepth = 32
+	maxKeys  = 1_000
+)
+
+// level is a map or list that is open at some token.
+type level struct {
+	flow   bool // in brackets, which alone close it
+	column int
+	keys   int
+}
+
+// checkShape refuses, before the parser sees them, tokens that nest too deep and
+// parts of YAML that a rules file has no use for.
+func checkShape(tokens token.Tokens) *rules.Problem {
+	var open []level
+	for i, tk := range tokens {
+		column := tk.Position.Column
+		switch tk.Type {
+		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType, token.MappingKeyType, token.DirectiveType:
+			p := problemAt(rules.Position{Line: tk.Position.Line, Column: column}, "",
+				fmt.Sprintf("%q starts a part of YAML (%s) that rules files do without", tk.Value, tk.Type),
+				"write the value out, in quotes if it is text")
+			return &p
+		case token.MappingStartType, token.SequenceStartType:
+			open = append(open, level{flow: true})
+		case token.MappingEndType, token.SequenceEndType:
+			open = closeFlow(open)
+		case token.SequenceEntryType:
+			open = openBlock(open, column)
+		case token.MappingValueType:
+			if i > 0 {
+				column = tokens[i-1].Position.Column
+			}
+			open = openBlock(open, column)
+			open[len(open)-1].keys++
+		default:
+			continue
+		}
+		if n := len(open); n > maxDepth || n > 0 && open[n-1].keys > maxKeys {
+			p := problemAt(rules.Position{Line: tk.Position.Line, Column: tk.Position.Column}, "",
+				fmt.Sprintf("nests deeper than %d levels or has more than %d keys in a map", maxDepth, maxKeys), "flatten it")
+			return &p
+		}
+	}
+	return nil
+}
+
+// closeFlow drops the innermost bracket and what is open inside it.
+func closeFlow(open []level) []level {
+	for i := len(open) - 1; i >= 0; i-- {
+		if open[i].flow {
+			return open[:i]
+		}
+	}
+	return open[:0]
+}
+
+// openBlock makes the block at that column the innermost one; inside brackets
+// columns mean nothing.
+func openBlock(open []level, column int) []level {
+	for n := len(open); n > 0 && !open[n-1].flow && open[n-1].column > column; n-- {
+		open = open[:n-1]
+	}
+	if n := len(open); n > 0 && (open[n-1].flow || open[n-1].column == column) {
+		return open
+	}
+	return append(open, level{column: column})
+}
