@@ -170,6 +170,9 @@ func (rec *record) grant(op *store.Op, nowMS int64, spends bool) store.Grant {
 	}
 	if g.Limit.Algorithm == limit.SlidingLog {
 		rec.fillLog(&g, nowMS, taken)
+		if asks && !rec.ok && rec.freeMS > 0 {
+			g.RetryMS = rec.freeMS - nowMS
+		}
 		return g
 	}
 	s := &rec.state
@@ -197,8 +200,5 @@ func (rec *record) fillLog(g *store.Grant, nowMS, taken int64) {
 		g.ResetMS = newest + g.Limit.WindowMS - nowMS
 	} else {
 		g.Remaining = g.Limit.Capacity
-	}
-	if rec.freeMS > 0 && !rec.ok {
-		g.RetryMS = rec.freeMS - nowMS
 	}
 }

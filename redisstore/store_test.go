@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -35,31 +34,17 @@ func open(t testing.TB, conf redisstore.Config) *redisstore.Store {
 	return s
 }
 
-// clock is the virtual clock of a server, in two keys the script reads.
-type clock struct {
-	server *redistest.Server
-	mu     sync.Mutex // guards ms
-	ms     int64
-}
-
-func (c *clock) advance(t testing.TB, d time.Duration) {
-	t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ms += d.Milliseconds()
-	c.server.MustDo(t, "MSET", "tg:clock:s", strconv.FormatInt(c.ms/1000, 10), "tg:clock:us", strconv.FormatInt(c.ms%1000*1000, 10))
-}
-
 // virtual returns a harness on a standalone server with a clock of its own.
 func virtual(t *testing.T) storetest.Harness {
 	t.Helper()
 	server := redistest.Standalone(t)
-	c := &clock{server: server, ms: 1_800_000_000_000}
-	c.advance(t, 0)
+	server.MustDo(t, "MSET", "tg:clock:s", "1800000000", "tg:clock:us", "0")
 	return storetest.Harness{
-		Store:   redisstore.OpenVirtual(t, patient("redis://"+server.Addr)),
-		Advance: func(d time.Duration) { c.advance(t, d) },
-		Leases:  true,
+		Store: redisstore.OpenVirtual(t, patient("redis://"+server.Addr)),
+		Advance: func(d time.Duration) {
+			server.MustDo(t, "INCRBY", "tg:clock:us", strconv.FormatInt(d.Microseconds(), 10))
+		},
+		Leases: true,
 	}
 }
 

@@ -14,21 +14,22 @@ local function leasing()
   end
 
   -- refill runs each stretch under what was out in it: out1 until (gen+1)·T,
-  -- out0 until (gen+2)·T.
-  local function refill(level, ts, gen, out0, out1, rate, period, cap)
-    if out0 + out1 == 0 then return fill(level, rate, now - ts, cap) end
-    local first, second = (gen + 1) * T, (gen + 2) * T
-    if ts < first then
-      local stop = min(now, first)
-      level = fill(level, rate, stop - ts, cap - (out0 + out1) * period)
-      ts = stop
+  -- out0 until (gen+2)·T. burst is that of the time; cap, in parts, bounds it.
+  local function refill(level, ts, gen, out0, out1, rate, period, burst, cap)
+    if out0 + out1 > 0 then
+      local first, second = (gen + 1) * T, (gen + 2) * T
+      if ts < first then
+        local stop = min(now, first)
+        level = fill(level, rate, stop - ts, min(cap, (burst - out0 - out1) * period))
+        ts = stop
+      end
+      if ts < second and ts < now then
+        local stop = min(now, second)
+        level = fill(level, rate, stop - ts, min(cap, (burst - out0) * period))
+        ts = stop
+      end
     end
-    if ts < second and ts < now then
-      local stop = min(now, second)
-      level = fill(level, rate, stop - ts, cap - out0 * period)
-      ts = stop
-    end
-    return fill(level, rate, now - ts, cap)
+    return fill(level, rate, now - ts, min(cap, burst * period))
   end
 
   -- rotate follows the clock's generation, which never goes back.
@@ -43,8 +44,8 @@ local function leasing()
   -- what was out, never above the burst, which may have become smaller. A report
   -- older than two generations is of tokens the bucket has already written off.
   local function settle(arg, pos, level, gen, out0, out1, period, cap)
-    local reports
-    reports, pos = unpack('<B', arg, pos)
+    local reports, before = unpack('<B', arg, pos), out0 + out1
+    pos = pos + 1
     for _ = 1, reports do
       local g, spent, back
       g, spent, back, pos = unpack('<I6I5I5', arg, pos)
@@ -60,7 +61,7 @@ local function leasing()
         out1 = out1 - min(spent, out1)
       end
     end
-    return level, out0, out1
+    return level, out0, out1, out0 + out1 < before
   end
 
   -- lend takes queue and lease out of what the cost left: half of it shared by

@@ -1,26 +1,32 @@
--- A log is a sorted set: a header of score -1 with the numbers, and an entry an
--- admission: '>I7I7I2' id, running total, count, at its time. The running total
--- gives the sum over any stretch from its two ends. id is time × 4096 + a number
--- within the millisecond.
+-- A log is a sorted set: a header of score -1 with the numbers and kind 5, and an
+-- entry an admission: '>I6I7I7I2' time, id, running total, count, with the time as
+-- score. The running total gives the sum over any stretch from its two ends. Ids
+-- grow; they start from the clock's µs, so that a log which was forgotten and began
+-- anew gives out others. Once an entry was taken back the header also holds the
+-- highest id so far, I7: no id is given out twice.
 local function logs()
   local min, max, format = math.min, math.max, string.format
+  local within = clock[2] % 1000 -- microseconds
+
+  local function next_id(l) return max(l.at * 1000 + within, l.id + 1, l.floor + 1) end
 
   local function entry(member)
-    local id, total, n = unpack('>I7I7I2', member)
-    return { id = id, total = total, n = n, ts = floor(id / 4096), member = member }
+    local ts, id, total, n = unpack('>I6I7I7I2', member)
+    return { ts = ts, id = id, total = total, n = n, member = member }
   end
 
   -- header is what is kept of the numbers, nil if the key is not a log.
   local function header(key)
     local first = pcall('ZRANGE', key, 0, 0)
-    if first.err or not first[1] or #first[1] ~= 23 then return nil end
+    if first.err or not first[1] or (#first[1] ~= 23 and #first[1] ~= 30) then return nil end
     return first[1]
   end
 
-  local function read(key, n)
-    local l = { kind = 5, key = key, n = n, id = 0, total = 0, used = 0, ts = 0, at = now }
+  local function read(key, n, head)
+    local l = { kind = 5, key = key, n = n, header = head, floor = 0, id = 0, total = 0, used = 0, ts = 0, at = now }
+    if #head == 30 then l.floor = unpack('<I7', head, 24) end
     local newest = call('ZREVRANGE', key, 0, 0)[1]
-    if not newest or #newest ~= 16 then return l end
+    if not newest or #newest ~= 22 then return l end
     local last = entry(newest)
     l.id, l.total, l.ts, l.at = last.id, last.total, last.ts, max(now, last.ts)
     local live = call('ZRANGEBYSCORE', key, format('(%.0f', max(-1, l.at - n.n2)), '+inf', 'LIMIT', 0, 1)[1]
@@ -34,7 +40,7 @@ local function logs()
   -- new is a log in which so many tokens count as spent now.
   local function new(key, n, count)
     local ts = count > 0 and now or 0
-    return { kind = 5, key = key, n = n, id = 0, total = 0, used = count, ts = ts, at = now, missing = true, carried = count }
+    return { kind = 5, key = key, n = n, floor = 0, id = 0, total = 0, used = count, ts = ts, at = now, missing = true, carried = count }
   end
 
   -- leaves_at is when enough of the oldest entries have left for cost to fit.
@@ -54,8 +60,8 @@ local function logs()
 
   local function enter(l, count)
     if count <= 0 then return end
-    l.id, l.total, l.ts = max(l.at * 4096, l.id + 1), l.total + count, l.at
-    call('ZADD', l.key, l.at, pack('>I7I7I2', l.id, l.total, count))
+    l.id, l.total, l.ts = next_id(l), l.total + count, l.at
+    call('ZADD', l.key, l.at, pack('>I6I7I7I2', l.at, l.id, l.total, count))
   end
 
   -- trim drops what has left: a bounded part of it, or all when the numbers
@@ -65,11 +71,17 @@ local function logs()
     if dead > 0 then call('ZREMRANGEBYRANK', l.key, 1, l.stale and dead or min(dead, 512)) end
   end
 
+  local function head(l)
+    if l.header then call('ZREM', l.key, l.header) end
+    l.header = l.n.nums .. pack('<B', 5)
+    if l.floor > 0 then l.header = l.header .. pack('<I7', l.floor) end
+    call('ZADD', l.key, -1, l.header)
+  end
+
   -- write enters count tokens, and first what is owed to a change of numbers.
   local function write(l, count)
     if l.foreign then call('DEL', l.key) end
-    if l.header and l.stale then call('ZREM', l.key, l.header) end
-    if l.stale or l.missing then call('ZADD', l.key, -1, l.n.nums .. pack('<B', 5)) end
+    if l.stale or l.missing then head(l) end
     if not l.missing then trim(l) end
     enter(l, l.carried or 0)
     enter(l, count)
@@ -78,8 +90,11 @@ local function logs()
 
   -- swap replaces members by entries.
   local function swap(l, members, entries)
+    trim(l)
+    l.floor = max(l.floor, l.id)
+    head(l)
     for _, m in ipairs(members) do call('ZREM', l.key, m) end
-    for _, e in ipairs(entries) do call('ZADD', l.key, e.ts, pack('>I7I7I2', e.id, e.total, e.n)) end
+    for _, e in ipairs(entries) do call('ZADD', l.key, e.ts, pack('>I6I7I7I2', e.ts, e.id, e.total, e.n)) end
   end
 
   -- pop finds the newest count tokens: the members to remove and what stays of
@@ -104,20 +119,20 @@ local function logs()
   -- With more than 1,000 behind it the entry stays, which admits less, never
   -- more. It brings l to what is left.
   local function erase(l, id)
-    local newer = call('ZRANGEBYSCORE', l.key, format('%.0f', floor(id / 4096)), '+inf', 'LIMIT', 0, 1000)
-    if #newer == 0 or entry(newer[#newer]).id ~= l.id then return nil end
-    local members, entries, gone = {}, {}, nil
-    for _, m in ipairs(newer) do
+    local members, entries, found = {}, {}, nil
+    for _, m in ipairs(call('ZREVRANGE', l.key, 0, 1000)) do
+      if #m ~= 22 then return nil end
       local e = entry(m)
-      if gone then
-        entries[#entries + 1] = { id = e.id, total = e.total - gone, n = e.n, ts = e.ts }
-      elseif e.id == id and e.ts + l.n.n2 > l.at then
-        gone = e.n
+      members[#members + 1] = m
+      if e.id == id then
+        found = e
+        break
       end
-      if gone then members[#members + 1] = m end
+      entries[#entries + 1] = e
     end
-    if not gone then return nil end
-    l.used = l.used - gone
+    if not found or found.ts + l.n.n2 <= l.at then return nil end
+    for _, e in ipairs(entries) do e.total = e.total - found.n end
+    l.used = l.used - found.n
     if #entries == 0 then
       local before = l.used > 0 and call('ZREVRANGE', l.key, 1, 1)[1]
       l.ts = before and entry(before).ts or 0
@@ -125,5 +140,5 @@ local function logs()
     return members, entries
   end
 
-  return { header = header, read = read, new = new, leaves_at = leaves_at, write = write, swap = swap, pop = pop, erase = erase }
+  return { next_id = next_id, header = header, read = read, new = new, leaves_at = leaves_at, write = write, swap = swap, pop = pop, erase = erase }
 end

@@ -73,22 +73,22 @@ local function careful(records, on_spend, on_denial)
   -- a change refills at the slower of the two rates.
   local function advance(b, n)
     if now < b.ts then b.ts, b.dirty = now, true end
-    local old = b.n
-    if same(old, n) then
-      b.level = lease.refill(b.level, b.ts, b.gen, b.out0, b.out1, n.n3, n.n2, n.n1 * n.n2)
-    else
-      local level
-      if old.n3 / old.n2 <= n.n3 / n.n2 then
-        level = lease.refill(b.level, b.ts, b.gen, b.out0, b.out1, old.n3, old.n2, old.n1 * old.n2)
-        level = rescale(level, old.n2, n.n2, n.n1)
-      else
-        level = rescale(b.level, old.n2, n.n2, n.n1)
-        level = lease.refill(level, b.ts, b.gen, b.out0, b.out1, n.n3, n.n2, min(old.n1, n.n1) * n.n2)
-      end
-      b.level = min(level, max(0, (n.n1 - b.out0 - b.out1) * n.n2))
+    local old, level = b.n, b.level
+    local function refill(by)
+      level = lease.refill(level, b.ts, b.gen, b.out0, b.out1, by.n3, by.n2, old.n1, by.n1 * by.n2)
     end
-    b.ts, b.n = now, n
+    if same(old, n) then
+      refill(n)
+    elseif old.n3 / old.n2 <= n.n3 / n.n2 then
+      refill(old)
+      level = rescale(level, old.n2, n.n2, n.n1)
+    else
+      level = rescale(level, old.n2, n.n2, n.n1)
+      refill(n)
+    end
     b.gen, b.out0, b.out1 = lease.rotate(b.gen, b.out0, b.out1)
+    if not same(old, n) then level = min(level, max(0, (n.n1 - b.out0 - b.out1) * n.n2)) end
+    b.level, b.ts, b.n = level, now, n
   end
 
   -- load returns the stored state, nil for a missing bucket, or nil and why not.
@@ -99,9 +99,7 @@ local function careful(records, on_spend, on_denial)
       log = log or logs()
       head = log.header(key)
       if not head then return nil, 'TALLY the key holds something else' end
-      local l = log.read(key, numbers(sub(head, 1, 22), LOG))
-      l.header = head
-      return l
+      return log.read(key, numbers(sub(head, 1, 22), LOG), head)
     end
     local kind = s:byte(23)
     if LENGTH[kind or 0] ~= #s then return nil, 'TALLY the key holds something else' end
@@ -158,11 +156,7 @@ local function careful(records, on_spend, on_denial)
     if n.kind == BUCKET then
       advance(st, n)
     elseif n.kind == LOG then
-      if n.n2 < st.n.n2 then
-        local head = st.header
-        st = log.read(key, n)
-        st.header = head
-      end
+      if n.n2 < st.n.n2 then st = log.read(key, n, st.header) end
       st.stale = true
     else
       st = window.convert(st, n, edges)
@@ -213,16 +207,15 @@ local function careful(records, on_spend, on_denial)
       .. pack('<BI7I6I6I6I6I5I6I5I5I7', st.kind, a, b, c, d, queue, loan, gen, ms, out, receipt)
   end
 
+  -- settle takes in the op's reports: they are written even if nothing else is.
   local function settle(st, o)
-    if not o.reports then return end
     if st.kind == BUCKET then
-      st.level, st.out0, st.out1 = lease.settle(o.arg, o.reports, st.level, st.gen, st.out0, st.out1, st.n.n2, st.n.n1 * st.n.n2)
-      st.dirty = true
-      return
-    end
-    for r = 1, o.arg:byte(o.reports) do
-      local gen, _, back = unpack('<I6I5I5', o.arg, o.reports - 15 + 16 * r)
-      if gen == st.start then st.cur, st.dirty = max(0, st.cur - back), true end
+      st.level, st.out0, st.out1, st.settled = lease.settle(o.arg, o.reports, st.level, st.gen, st.out0, st.out1, st.n.n2, st.n.n1 * st.n.n2)
+    else
+      for r = 1, o.arg:byte(o.reports) do
+        local gen, _, back = unpack('<I6I5I5', o.arg, o.reports - 15 + 16 * r)
+        if gen == st.start and min(back, st.cur) > 0 then st.cur, st.settled = max(0, st.cur - back), true end
+      end
     end
   end
 
@@ -250,16 +243,17 @@ local function careful(records, on_spend, on_denial)
   -- change does what is not a take, whatever the verdict of the others. Its view
   -- is of what it leaves, its queue what it added.
   local function change(i, key, o, st, stored)
-    local how, ok, added = o.how, stored, 0
+    local how, ok, added, changed = o.how, stored, 0, stored and (st.dirty or st.settled)
     if how == 1 then
-      added = add(st, o.cost)
+      added, changed = add(st, o.cost), changed or o.cost > 0
       ok = true
     elseif how == 5 and (o.cost == 0 or (st.kind ~= BUCKET and st.start ~= o.receipt)) then
       ok = false
     elseif (how == 2 or how == 5) and stored then
       give_back(st, o.cost)
+      changed = true
     end
-    if stored or (how == 1 and o.cost > 0) then
+    if changed then
       on_spend[i] = write(key, st)
       on_denial[i] = on_spend[i]
     end
@@ -271,7 +265,7 @@ local function careful(records, on_spend, on_denial)
   local function take(i, key, o, st, stored)
     local cost, ok = o.cost, nil
     if st.kind == BUCKET then ok = st.level >= cost * st.n.n2 else ok = window.fits(st, cost) end
-    if st.dirty and stored and o.how == 0 and (cost > 0 or o.reports) then
+    if stored and o.how == 0 and (st.settled or (st.dirty and cost > 0)) then
       on_denial[i] = write(key, st)
       on_spend[i] = on_denial[i]
     end
@@ -321,7 +315,7 @@ local function careful(records, on_spend, on_denial)
       ok = members ~= nil
     end
     local receipt = 0
-    if enters > 0 then receipt = max(st.at * 4096, st.id + 1) + ((st.carried or 0) > 0 and 1 or 0) end
+    if enters > 0 then receipt = log.next_id(st) + ((st.carried or 0) > 0 and 1 or 0) end
     local function act()
       if owed or enters > 0 then log.write(st, enters) end
       if members then log.swap(st, members, entries) end
@@ -359,7 +353,8 @@ local function careful(records, on_spend, on_denial)
     if st.kind == LOG then
       ok = log_op(i, o, st, stored)
     else
-      settle(st, o)
+      -- Nothing is out of a bucket nobody knows, whatever a report says.
+      if o.reports and stored and o.how ~= 3 then settle(st, o) end
       if o.how == 0 or o.how == 3 then ok = take(i, key, o, st, stored) else ok = change(i, key, o, st, stored) end
     end
     if o.shadow and not ok then on_spend[i] = on_denial[i] end

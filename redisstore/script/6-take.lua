@@ -42,7 +42,7 @@ for i = 1, count do
       elseif kind == 2 and #s == 51 and ts <= now then
         lease = lease or leasing()
         gen, out0, out1 = unpack('<I5I5I5', s, 37)
-        level = lease.refill(was, ts, gen, out0, out1, rate, period, cap)
+        level = lease.refill(was, ts, gen, out0, out1, rate, period, burst, cap)
         gen, out0, out1 = lease.rotate(gen, out0, out1)
       end
     end
@@ -59,8 +59,9 @@ for i = 1, count do
   else
     if flags > 0 or out0 + out1 > 0 then lease = lease or leasing() end
     if flags == 20 then
-      level, out0, out1 = lease.settle(arg, 51, level, gen, out0, out1, period, cap)
-      if s then
+      local changed
+      level, out0, out1, changed = lease.settle(arg, 51, level, gen, out0, out1, period, cap)
+      if s and changed then
         owed, owed_life = owed or {}, owed_life or {}
         owed[i], owed_life[i] = lease.stored(nums, level, gen, out0, out1, rate, cap)
       end

@@ -1,0 +1,28 @@
+package redisstore_test
+
+import (
+	"testing"
+
+	"github.com/tallygate/tallygate/internal/redistest"
+	"github.com/tallygate/tallygate/storetest"
+	"github.com/tallygate/tallygate/storetest/history"
+)
+
+// TestAgree: the script and the slow model give the same answers to the same
+// random histories, leases included.
+func TestAgree(t *testing.T) {
+	ops := 120_000
+	if testing.Short() {
+		ops = 5_000
+	}
+	for seed := range uint64(4) {
+		storetest.Agree(t, virtual(t), ops/4, 1+seed)
+	}
+}
+
+// TestLinearizable: concurrent histories on a cluster have an order that explains
+// every answer.
+func TestLinearizable(t *testing.T) {
+	s := open(t, patient("redis://"+redistest.SharedCluster(t).Addrs()[0]))
+	history.Linearizable(t, s, 20)
+}

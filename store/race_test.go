@@ -1,0 +1,6 @@
+//go:build race
+
+package store_test
+
+// raceEnabled says that the race detector is on: it changes what things cost.
+const raceEnabled = true
