@@ -130,7 +130,7 @@ local function logs()
       end
       entries[#entries + 1] = e
     end
-    if not found or found.ts + l.n.n2 <= l.at then return nil end
+    if not found or not l.first or found.total < l.first.total then return nil end -- it has left
     for _, e in ipairs(entries) do e.total = e.total - found.n end
     l.used = l.used - found.n
     if #entries == 0 then

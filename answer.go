@@ -1,0 +1,158 @@
+package tallygate
+
+import (
+	"errors"
+	"math"
+
+	"github.com/tallygate/tallygate/limit"
+	"github.com/tallygate/tallygate/store"
+)
+
+// reset empties v and keeps the memory of its entries.
+func (v *Verdict) reset() { *v = Verdict{Entries: v.Entries[:0], Tightest: none} }
+
+// answer makes the verdict of what the rules and the store said. Without grants
+// the store was not asked.
+func (s *scratch) answer(v *Verdict) {
+	for i := range s.entries {
+		e := &s.entries[i]
+		a := EntryVerdict{Rule: e.rule.ID(), Shadow: e.rule.Shadow(), Allow: true, Source: SourceRule}
+		switch {
+		case e.reason != ReasonNone:
+			a.Allow, a.Reason = false, e.reason
+		case e.op != none && len(s.grants) == 0:
+			a.Source = SourceNone
+		case e.op != none:
+			a.read(&s.grants[e.op], s.ops[e.op].Limit)
+			v.NowMS = max(v.NowMS, s.grants[e.op].NowMS)
+		}
+		v.Entries = append(v.Entries, a)
+	}
+	v.conclude()
+}
+
+// read takes over what the store said of one bucket. numbers are those it was
+// asked by, in case the grant names none.
+func (a *EntryVerdict) read(g *store.Grant, numbers *limit.Limit) {
+	if g.Skipped {
+		// Another entry had denied already: this one's own verdict is not known and
+		// nothing of it was spent.
+		a.Source = SourceNone
+		return
+	}
+	if g.Limit != nil {
+		numbers = g.Limit
+	}
+	a.Counted, a.Source = true, SourceStore
+	a.Limit, a.WindowMS = numbers.Full(), windowMS(numbers, g.NowMS)
+	a.Remaining, a.ResetMS = g.Remaining, g.ResetMS
+	switch {
+	case g.OK:
+	case g.Never:
+		a.Allow, a.Reason = false, ReasonCostExceed
+	default:
+		a.Allow, a.Reason, a.RetryMS = false, ReasonOverLimit, g.RetryMS
+	}
+}
+
+// conclude makes the check's verdict of its entries': the strictest, shadow
+// entries aside.
+func (v *Verdict) conclude() {
+	v.Allow, v.Tightest = true, none
+	strictest := none
+	for i := range v.Entries {
+		e := &v.Entries[i]
+		switch {
+		case e.Shadow:
+		case !e.Allow:
+			if v.Allow || e.wait() > v.Entries[strictest].wait() {
+				v.Allow, strictest = false, i
+			}
+		case v.Allow && e.Counted:
+			if strictest == none || e.Remaining < v.Entries[strictest].Remaining {
+				strictest = i
+			}
+		}
+	}
+	if strictest == none {
+		return
+	}
+	e := &v.Entries[strictest]
+	if e.Counted {
+		v.Tightest = strictest
+	}
+	if !v.Allow {
+		v.DeniedBy, v.RetryMS = e.Rule, e.RetryMS
+	}
+}
+
+// wait is how long a denied entry keeps a request waiting: for ever where no
+// waiting helps.
+func (a *EntryVerdict) wait() int64 {
+	if a.Reason != ReasonOverLimit {
+		return math.MaxInt64
+	}
+	return a.RetryMS
+}
+
+// closedRule returns the first rule that counts, is enforced and fails closed.
+func (s *scratch) closedRule() string {
+	for i := range s.entries {
+		if r := s.entries[i].rule; s.entries[i].op != none && r.FailClosed() && !r.Shadow() {
+			return r.ID()
+		}
+	}
+	return ""
+}
+
+// degrade makes the verdict of a check that passes without the store.
+func (s *scratch) degrade(v *Verdict, err error) {
+	v.Allow, v.Degraded = true, degradedBy(err)
+	for i := range s.entries {
+		e := &s.entries[i]
+		a := EntryVerdict{Rule: e.rule.ID(), Shadow: e.rule.Shadow(), Allow: true, Source: SourceRule}
+		switch {
+		case e.reason != ReasonNone: // a shadow rule that refuses
+			a.Allow, a.Reason = false, e.reason
+		case e.op != none:
+			a.Source, a.Reason = SourceNone, Reason(v.Degraded)
+		}
+		v.Entries = append(v.Entries, a)
+	}
+}
+
+// degradedBy names the reason why the store did not answer.
+func degradedBy(err error) Degraded {
+	var e *store.StoreError
+	if errors.As(err, &e) && e.Kind == store.Timeout {
+		return DegradedTimeout
+	}
+	return DegradedUnavailable
+}
+
+// storeError is what a check gets that a rule fails closed.
+func storeError(rule string, err error) *Error {
+	code := CodeStoreUnavailable
+	if degradedBy(err) == DegradedTimeout {
+		code = CodeStoreTimeout
+	}
+	return &Error{
+		Code: code, Rule: rule, Err: err,
+		Message: "the store did not answer and rule " + rule + " fails closed",
+	}
+}
+
+// windowMS is the time in which the whole limit comes back.
+func windowMS(l *limit.Limit, nowMS int64) int64 {
+	switch {
+	case l.Algorithm == limit.TokenBucket:
+		return ceilDiv(l.Burst*l.PeriodMS, l.Rate)
+	case l.Calendar != nil:
+		start, end := l.Calendar.At(nowMS)
+		return end - start
+	default:
+		return l.WindowMS
+	}
+}
+
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+func configCommand(env []string) *cobra.Command {
+	config := &cobra.Command{Use: "config", Short: "Settings", Args: noArgs, RunE: help}
+	show := &cobra.Command{
+		Use:   "print",
+		Short: "Show the settings in force and where each comes from, secrets masked",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v, err := load(cmd, env)
+			if err != nil {
+				return err
+			}
+			return v.print(cmd)
+		},
+	}
+	addFlags(show, serving)
+	addOutput(show)
+	config.AddCommand(show)
+	return config
+}
+
+// shown is one setting as config print shows it.
+type shown struct {
+	Setting string `json:"setting"`
+	Value   string `json:"value"`
+	Source  string `json:"source"`
+}
+
+// print writes all settings.
+func (v *values) print(cmd *cobra.Command) error {
+	var all []shown
+	for _, s := range settings() {
+		all = append(all, shown{Setting: s.name, Value: v.masked(&s), Source: v.origin[s.name]})
+	}
+	asJSON, err := wantsJSON(cmd)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return writeJSON(cmd, all)
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "SETTING\tVALUE\tSOURCE")
+	for _, s := range all {
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", s.Setting, s.Value, s.Source)
+	}
+	return w.Flush()
+}
+
+// masked returns a value fit to be seen.
+func (v *values) masked(s *setting) string {
+	value := v.String(s.name)
+	switch {
+	case s.secret && value != "":
+		return "***"
+	default:
+		return maskURL(value)
+	}
+}
+
+// maskURL hides the password in a URL.
+func maskURL(value string) string {
+	scheme, rest, ok := strings.Cut(value, "://")
+	if !ok {
+		return value
+	}
+	at := strings.LastIndexByte(rest, '@')
+	if at < 0 {
+		return value
+	}
+	user, _, hasPassword := strings.Cut(rest[:at], ":")
+	if !hasPassword {
+		return value
+	}
+	if name, err := url.PathUnescape(user); err == nil {
+		user = name
+	}
+	return scheme + "://" + user + ":***" + rest[at:]
+}
+
+// addOutput adds the flag -o.
+func addOutput(cmd *cobra.Command) {
+	cmd.Flags().StringP("output", "o", "table", "table or json")
+}
+
+func wantsJSON(cmd *cobra.Command) (bool, error) {
+	output, _ := cmd.Flags().GetString("output")
+	if err := oneOf("table", "json")(output); err != nil {
+		return false, usagef("--output: %w", err)
+	}
+	return output == "json", nil
+}
+
+func writeJSON(cmd *cobra.Command, value any) error {
+	encoder := json.NewEncoder(cmd.OutOrStdout())
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(value)
+}
+
+func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/tallygate/tallygate/store"
+)
+
+// Waits of a store that is away at the start.
+const (
+	// firstConnect is how long the start waits before it goes on without.
+	firstConnect = 2 * time.Second
+	// connectEvery is how long one later attempt may take, and the pause after.
+	connectEvery = time.Second
+)
+
+// openStore is a store that can be closed.
+type openStore interface {
+	store.Store
+	Close() error
+}
+
+// lateStore is a store that may not be there yet: a pod that starts while the
+// store is away must answer what its open rules allow, not fail to start. Its
+// goroutine, if there is one, ends with Close.
+type lateStore struct {
+	open   atomic.Pointer[openStore]
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// errAway is why there is no store yet.
+var errAway = errors.New("the store could not be reached since the start")
+
+// connect connects to a store. Where it cannot be reached it goes on trying in
+// the background; any other error, such as a wrong password, is returned.
+func connect(ctx context.Context, log *slog.Logger, open func(context.Context) (openStore, error)) (*lateStore, error) {
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l := &lateStore{cancel: cancel, done: make(chan struct{})}
+	err := l.try(ctx, firstConnect, open)
+	if err == nil {
+		close(l.done)
+		return l, nil
+	}
+	if !unreachable(err) {
+		cancel()
+		return nil, err
+	}
+	log.Error("the store cannot be reached; closed rules deny and open ones pass until it can", "error", err)
+	go func() {
+		defer close(l.done)
+		pause := time.NewTicker(connectEvery)
+		defer pause.Stop()
+		for {
+			select {
+			case <-background.Done():
+				return
+			case <-pause.C:
+			}
+			if err := l.try(background, connectEvery, open); err == nil {
+				log.Info("the store can be reached")
+				return
+			}
+		}
+	}()
+	return l, nil
+}
+
+// try makes one attempt.
+func (l *lateStore) try(ctx context.Context, within time.Duration, open func(context.Context) (openStore, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	s, err := open(ctx)
+	if err == nil {
+		l.open.Store(&s)
+	}
+	return err
+}
+
+// unreachable reports whether an error may pass by itself.
+func unreachable(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// Take implements store.Store.
+func (l *lateStore) Take(ctx context.Context, ops []store.Op) ([]store.Grant, error) {
+	s := l.open.Load()
+	if s == nil {
+		return nil, &store.StoreError{Kind: store.Unavailable, Err: errAway}
+	}
+	return (*s).Take(ctx, ops)
+}
+
+// Close ends the attempts and closes the store.
+func (l *lateStore) Close() error {
+	l.cancel()
+	<-l.done
+	if s := l.open.Load(); s != nil {
+		return (*s).Close()
+	}
+	return nil
+}

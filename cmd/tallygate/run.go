@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitError  = 1
+	exitUsage  = 2
+	exitDenied = 3
+)
+
+// Main is the program. The zero value is ready; the fields are what the process
+// around it, or a test, decides.
+type Main struct {
+	// Signals stop (SIGINT, SIGTERM) and reload (SIGHUP) serve. Nil means none.
+	Signals <-chan os.Signal
+	// Now is the clock of the pod and of the memory store. Nil means time.Now.
+	Now func() time.Time
+	// Listening is called with the address once serve answers on it.
+	Listening func(address string)
+}
+
+// Run runs the program with args, which leave out the program's name, and
+// returns the exit code. It returns when the command is done or ctx ends.
+func (m *Main) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) int {
+	root := m.command(env)
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errDenied):
+		return exitDenied
+	case errors.Is(err, errReported):
+		return exitError
+	case errors.As(err, &usage):
+		_, _ = fmt.Fprintf(stderr, "tallygate: %v\n", err)
+		return exitUsage
+	default:
+		_, _ = fmt.Fprintf(stderr, "tallygate: %v\n", err)
+		return exitError
+	}
+}
+
+// errDenied ends a check that was denied, errReported a command that has said
+// already what is wrong.
+var (
+	errDenied   = errors.New("denied")
+	errReported = errors.New("reported")
+)
+
+// usageError is a wrong flag, argument or setting.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error {
+	return usageError{fmt.Errorf(format, args...)}
+}
+
+// command returns the tree of commands.
+func (m *Main) command(env []string) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "tallygate",
+		Short: "A rate limiter that holds one limit per customer over a whole fleet",
+		Long: "A rate limiter that holds one limit per customer over a whole fleet.\n\n" +
+			"Exit codes: 0 done, for check also allowed; 1 an error; 2 wrong usage; 3 check was denied.",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cmd.Help()
+		},
+	}
+	root.SetFlagErrorFunc(wrongFlag)
+	root.PersistentFlags().String("config", "", "file of settings (default tallygate.yaml, if it is there)")
+	root.AddCommand(
+		m.serveCommand(env),
+		checkCommand(env),
+		m.rulesCommand(),
+		configCommand(env),
+		versionCommand(),
+	)
+	return root
+}
+
+// wrongFlag says what is wrong with a flag, and what a misspelt one may have been.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	var unknown interface{ GetSpecifiedName() string }
+	if errors.As(err, &unknown) && cmd.Flags().Lookup(unknown.GetSpecifiedName()) == nil {
+		var names []string
+		for _, s := range settings() {
+			if cmd.Flags().Lookup(s.name) != nil {
+				names = append(names, s.name)
+			}
+		}
+		return usagef("%w%s; see %s --help", err, didYouMean(unknown.GetSpecifiedName(), names), cmd.CommandPath())
+	}
+	return usagef("%w; see %s --help", err, cmd.CommandPath())
+}
+
+// noArgs refuses arguments; for a command with subcommands that is an unknown
+// one.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	if len(names) > 0 {
+		return usagef("unknown command %q for %s%s", args[0], cmd.CommandPath(), didYouMean(args[0], names))
+	}
+	return usagef("%s takes no argument, got %q", cmd.CommandPath(), args[0])
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallygate/tallygate"
+	"github.com/tallygate/tallygate/internal/headers"
+	"github.com/tallygate/tallygate/internal/server"
+	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/rules/yaml"
+)
+
+func (m *Main) serveCommand(env []string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Answer checks over HTTP",
+		Long: "Answer checks over HTTP. Without settings: counts in this process, rules in ./rules.yaml, which is\n" +
+			"written with examples if it is not there.\n\n" +
+			"Every flag is also an environment variable (--store-deadline: TALLYGATE_STORE_DEADLINE) and a line of\n" +
+			"tallygate.yaml (store_deadline: 5ms). Flags win over the environment, that over the file.\n" +
+			"Secrets are no flags: TALLYGATE_STORE_PASSWORD, TALLYGATE_KEY_HASH, or a file named by the same with _FILE.\n\n" +
+			"SIGHUP reloads the rules. SIGTERM stops: not ready at once, then after --drain finish what is under way;\n" +
+			"a second one stops at once.",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v, err := load(cmd, env)
+			if err != nil {
+				return err
+			}
+			return m.serve(cmd.Context(), v, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	addFlags(cmd, serving)
+	return cmd
+}
+
+// serve wires everything, serves, and takes it apart in the opposite order.
+func (m *Main) serve(ctx context.Context, v *values, stdout, stderr io.Writer) (err error) {
+	log := newLog(v, stderr)
+	path := strings.TrimPrefix(v.String("rules"), "file:")
+	first := v.origin["rules"] == "default" && missing(path)
+	if first {
+		if err := os.WriteFile(path, yaml.Example(), 0o644); err != nil { //nolint:gosec // rules are no secret
+			return fmt.Errorf("writing example rules: %w", err)
+		}
+	}
+	watcher, err := rules.NewWatcher(rules.WatcherConfig{Source: yaml.File(path), Log: log})
+	if err != nil {
+		return fmt.Errorf("rules: %w", err)
+	}
+	if err := watcher.Start(ctx); err != nil {
+		return fmt.Errorf("rules: %w", errors.Join(err, watcher.Close()))
+	}
+	defer func() { err = errors.Join(err, watcher.Close()) }()
+
+	counts, closer, err := m.openStore(ctx, v, log)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	defer func() { err = errors.Join(err, closer.Close()) }()
+
+	limiter, err := tallygate.New(tallygate.Config{Rules: watcher, Store: counts, Now: m.Now, Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, limiter.Close()) }()
+
+	srv, err := newServer(v, limiter, log)
+	if err != nil {
+		return err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", v.String("http"))
+	if err != nil {
+		return err
+	}
+	m.announce(v, listener.Addr(), watcher.Snapshot(), first, stdout)
+	return m.run(ctx, srv, listener, watcher, log)
+}
+
+// newServer makes the HTTP server of the settings.
+func newServer(v *values, limiter *tallygate.Limiter, log *slog.Logger) (*server.Server, error) {
+	reset, err := headers.ParseReset(v.String("reset-style"))
+	if err != nil {
+		return nil, err
+	}
+	ietf, err := headers.ParseIETF(v.String("ietf-headers"))
+	if err != nil {
+		return nil, err
+	}
+	return server.New(server.Config{
+		Limiter: limiter,
+		// The watcher has started, so rules were loaded before anything listens.
+		Ready:       nil,
+		Style:       headers.Style{Reset: reset, IETF: ietf, Jitter: v.Float64("retry-jitter"), Rand: rand.Float64},
+		MaxInflight: v.Int("max-inflight"),
+		Drain:       v.Duration("drain"),
+		Version:     version(),
+		Log:         log,
+	})
+}
+
+// run serves until ctx ends or a signal stops it.
+func (m *Main) run(ctx context.Context, srv *server.Server, listener net.Listener, watcher *rules.Watcher, log *slog.Logger) error {
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(serving, listener) }()
+	if m.Listening != nil {
+		m.Listening(listener.Addr().String())
+	}
+	stopping := false
+	for {
+		select {
+		case err := <-done:
+			return err
+		case signal := <-m.Signals:
+			switch {
+			case signal == syscall.SIGHUP:
+				reload(ctx, watcher, log)
+			case stopping:
+				log.Warn("stopping at once")
+				return errors.Join(errors.New("stopped before all requests were answered"), srv.Close(), <-done)
+			default:
+				log.Info("stopping; once more stops at once", "signal", signal.String())
+				stopping = true
+				stop()
+			}
+		}
+	}
+}
+
+// reload reads the rules again. What is wrong stays as it was and is logged.
+func reload(ctx context.Context, watcher *rules.Watcher, log *slog.Logger) {
+	if err := watcher.Reload(ctx); err != nil {
+		log.Error("rules stay as they were", "error", err)
+		return
+	}
+	log.Info("rules reloaded", "revision", watcher.Snapshot().Revision(), "problems", len(watcher.Problems()))
+}
+
+// now reads the clock.
+func (m *Main) now() time.Time {
+	if m.Now == nil {
+		return time.Now()
+	}
+	return m.Now()
+}
+
+// newLog makes the logger of the settings, which are valid.
+func newLog(v *values, out io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(v.String("log-level"))) // checked by the setting
+	options := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler = slog.NewTextHandler(out, options)
+	if v.String("log-format") == "json" {
+		handler = slog.NewJSONHandler(out, options)
+	}
+	log := slog.New(handler)
+	pod := v.String("pod-id")
+	if pod == "" {
+		pod, _ = os.Hostname() // a pod without a name logs without one
+	}
+	return log.With("pod", pod)
+}
+
+func missing(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, os.ErrNotExist)
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/headers"
+)
+
+// setting is one thing that can be set: by flag --name, by environment
+// TALLYGATE_NAME, by key name in the file, dashes as underscores there.
+type setting struct {
+	name, fallback, help string
+	// valid refuses a wrong value; nil takes all.
+	valid func(value string) error
+	// secret values are shown masked, and are no flag: other users of the machine
+	// can read a command line. Each has a sibling name-file.
+	secret bool
+	// flag is the command that has it as a flag.
+	flag command
+	// toggle is a flag that needs no value.
+	toggle bool
+}
+
+// command says which commands a setting is a flag of.
+type command uint8
+
+const (
+	serving command = 1 + iota
+	checking
+	nowhere
+)
+
+// settings returns all of them, in the order shown.
+func settings() []setting {
+	return []setting{
+		{name: "http", fallback: ":8080", flag: serving, valid: address, help: "address of the check API and health"},
+		{name: "rules", fallback: "file:rules.yaml", flag: serving, valid: rulesURL, help: "where the rules are: file:PATH"},
+		{name: "pod-id", flag: serving, help: "name of this pod in logs (default the host's name)"},
+
+		{name: "store", fallback: "memory", flag: serving, valid: storeURL, help: "where the counts are: memory, redis://h1:p,h2:p, rediss://…, redis+sentinel://h1,h2/master"},
+		{name: "store-deadline", fallback: "5ms", flag: serving, valid: durationWithin(time.Millisecond, time.Second), help: "how long one check may wait for the store"},
+		{name: "store-username", flag: serving, help: "user name at the store"},
+		{name: "store-password", secret: true, flag: nowhere, help: "password at the store"},
+		{name: "store-password-file", flag: serving, help: "file with the password at the store"},
+		{name: "store-ca-file", flag: serving, help: "certificates to trust at the store (PEM)"},
+		{name: "store-cert-file", flag: serving, help: "own certificate for the store (PEM)"},
+		{name: "store-key-file", flag: serving, help: "key of the own certificate (PEM)"},
+		{name: "max-buckets", fallback: "1000000", flag: serving, valid: wholeWithin(1, 1e9), help: "most buckets the memory store holds"},
+
+		{name: "plain-identities", fallback: "false", flag: serving, valid: truth, toggle: true, help: "keys are account ids, not secrets: store and log them as they are"},
+		{name: "key-hash", secret: true, flag: nowhere, help: "secret that keys are hashed with; the same on all pods"},
+		{name: "key-hash-file", flag: serving, help: "file with the secret that keys are hashed with"},
+
+		{name: "max-inflight", fallback: "4096", flag: serving, valid: wholeWithin(1, 1e6), help: "most checks under way; more get 503"},
+		{name: "drain", fallback: "0s", flag: serving, valid: durationWithin(0, 10*time.Minute), help: "how long to go on answering, not ready, before stopping"},
+		{name: "reset-style", fallback: "epoch", flag: serving, valid: parses(headers.ParseReset), help: "X-RateLimit-Reset as epoch or seconds"},
+		{name: "ietf-headers", fallback: "draft-11", flag: serving, valid: parses(headers.ParseIETF), help: "RateLimit fields: draft-11 or off"},
+		{name: "retry-jitter", fallback: "0", flag: serving, valid: jitter, help: "spread Retry-After by up to this part of it, 0 to 0.1, later only"},
+
+		{name: "log-level", fallback: "info", flag: serving, valid: oneOf("debug", "info", "warn", "error"), help: "debug, info, warn or error"},
+		{name: "log-format", fallback: "text", flag: serving, valid: oneOf("text", "json"), help: "text or json"},
+
+		{name: "server", fallback: "http://127.0.0.1:8080", flag: checking, valid: httpURL, help: "base URL of the server to ask"},
+	}
+}
+
+// variable is the setting's name in the environment, key its name in the file.
+func (s *setting) variable() string { return envPrefix + strings.ToUpper(s.key()) }
+func (s *setting) key() string      { return strings.ReplaceAll(s.name, "-", "_") }
+
+func address(value string) error {
+	_, port, err := net.SplitHostPort(value)
+	if err != nil {
+		return fmt.Errorf("%q is no address such as :8080 or 127.0.0.1:8080", value)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%q has no port from 0 to 65535", value)
+	}
+	return nil
+}
+
+func rulesURL(value string) error {
+	if path, ok := strings.CutPrefix(value, "file:"); !ok || path == "" {
+		return fmt.Errorf("%q is not file:PATH", value)
+	}
+	return nil
+}
+
+func storeURL(value string) error {
+	if value == "memory" {
+		return nil
+	}
+	for _, scheme := range []string{"redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://"} {
+		if rest, ok := strings.CutPrefix(value, scheme); ok && rest != "" {
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is none of memory, redis://…, rediss://…, redis+sentinel://…", maskURL(value))
+}
+
+func httpURL(value string) error {
+	for _, scheme := range []string{"http://", "https://"} {
+		if rest, ok := strings.CutPrefix(value, scheme); ok && rest != "" {
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no URL such as http://127.0.0.1:8080", value)
+}
+
+func truth(value string) error {
+	if _, err := strconv.ParseBool(value); err != nil {
+		return fmt.Errorf("%q is neither true nor false", value)
+	}
+	return nil
+}
+
+func jitter(value string) error {
+	f, err := strconv.ParseFloat(value, 64)
+	if err != nil || !(f >= 0 && f <= headers.MaxJitter) { // NaN is in no range
+		return fmt.Errorf("%q is no part from 0 to %v", value, headers.MaxJitter)
+	}
+	return nil
+}
+
+func wholeWithin(low, high int64) func(string) error {
+	return func(value string) error {
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n < low || n > high {
+			return fmt.Errorf("%q is no whole number from %d to %d", value, low, high)
+		}
+		return nil
+	}
+}
+
+func durationWithin(low, high time.Duration) func(string) error {
+	return func(value string) error {
+		d, err := time.ParseDuration(value)
+		if err != nil || d < low || d > high {
+			return fmt.Errorf("%q is no time from %s to %s, such as 5ms", value, low, high)
+		}
+		return nil
+	}
+}
+
+func oneOf(words ...string) func(string) error {
+	return func(value string) error {
+		if !slices.Contains(words, value) {
+			return fmt.Errorf("%q is none of %s", value, strings.Join(words, ", "))
+		}
+		return nil
+	}
+}
+
+func parses[T any](parse func(string) (T, error)) func(string) error {
+	return func(value string) error {
+		_, err := parse(value)
+		return err
+	}
+}

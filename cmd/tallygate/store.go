@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/tallygate/tallygate/identity"
+	"github.com/tallygate/tallygate/redisstore"
+	"github.com/tallygate/tallygate/store"
+)
+
+// openStore opens the store of the settings and returns how to close it.
+func (m *Main) openStore(ctx context.Context, v *values, log *slog.Logger) (store.Store, io.Closer, error) {
+	if v.String("store") == "memory" {
+		memory := store.NewMemoryStore(store.MemoryConfig{MaxBuckets: v.Int("max-buckets"), Now: m.now})
+		return memory, io.NopCloser(nil), nil
+	}
+	secure, err := storeTLS(v)
+	if err != nil {
+		return nil, nil, err
+	}
+	conf := redisstore.Config{
+		URL:      v.String("store"),
+		Username: v.String("store-username"),
+		Password: v.String("store-password"),
+		TLS:      secure,
+		Tags:     identity.NewHasher([]byte(v.String("key-hash"))),
+		Deadline: v.Duration("store-deadline"),
+		Log:      log,
+	}
+	if v.Bool("plain-identities") {
+		conf.Tags = identity.Plain{}
+	}
+	late, err := connect(ctx, log, func(ctx context.Context) (openStore, error) {
+		return redisstore.New(ctx, conf)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return late, late, nil
+}
+
+// storeTLS reads the certificates for the store. Nil means the system's.
+func storeTLS(v *values) (*tls.Config, error) {
+	ca, cert, key := v.String("store-ca-file"), v.String("store-cert-file"), v.String("store-key-file")
+	if ca == "" && cert == "" {
+		return nil, nil //nolint:nilnil // no TLS settings is a good answer
+	}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, fmt.Errorf("store-ca-file: %w", err)
+		}
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("store-ca-file: %s holds no PEM certificate", ca)
+		}
+	}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("store-cert-file, store-key-file: %w", err)
+		}
+		conf.Certificates = []tls.Certificate{pair}
+	}
+	return conf, nil
+}

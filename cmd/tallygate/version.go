@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallygate/tallygate/internal/server"
+)
+
+func versionCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Show what this binary is",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			asJSON, err := wantsJSON(cmd)
+			if err != nil {
+				return err
+			}
+			v := version()
+			if asJSON {
+				return writeJSON(cmd, map[string]string{"version": v.Version, "revision": v.Revision, "go": v.Go})
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "tallygate %s %s %s\n", v.Version, v.Revision, v.Go)
+			return err
+		},
+	}
+	addOutput(cmd)
+	return cmd
+}
+
+// version reads what the compiler wrote into the binary.
+func version() server.Version {
+	v := server.Version{Version: "unknown", Revision: "unknown"}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	v.Version, v.Go = info.Main.Version, info.GoVersion
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			v.Revision = s.Value
+		}
+	}
+	return v
+}

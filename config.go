@@ -1,0 +1,54 @@
+package tallygate
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/store"
+)
+
+// Config says what a [Limiter] works with.
+type Config struct {
+	// Rules has the rules in force; a *rules.Watcher, or Fixed. Required.
+	Rules Snapshots
+	// Store holds the counts. Nil means a store.MemoryStore of this process: fine
+	// for one pod, and not shared with others. The limiter does not close it.
+	Store store.Store
+	// Now is the pod's clock, by which overrides end; counting uses the store's.
+	// Nil means time.Now.
+	Now func() time.Time
+	// Log gets what no answer shows, such as why the store did not answer, at
+	// most once a second. Nil means none.
+	Log *slog.Logger
+}
+
+// Snapshots is where a limiter finds the rules in force. It is asked once a
+// check, from any goroutine; it must be fast and never return nil.
+type Snapshots interface {
+	Snapshot() *rules.Snapshot
+}
+
+// Fixed returns Snapshots that never change.
+func Fixed(s *rules.Snapshot) Snapshots { return fixed{s} }
+
+type fixed struct{ snapshot *rules.Snapshot }
+
+func (f fixed) Snapshot() *rules.Snapshot { return f.snapshot }
+
+// validate checks c and fills in the defaults.
+func (c *Config) validate() error {
+	if c.Rules == nil {
+		return badRequest("/Rules", "Config.Rules is required: a *rules.Watcher or tallygate.Fixed")
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Store == nil {
+		c.Store = store.NewMemoryStore(store.MemoryConfig{Now: c.Now})
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package tallygate
+
+import (
+	"context"
+
+	"github.com/tallygate/tallygate/rules"
+)
+
+// Decide is [Limiter.Check] into a verdict that is used again: with a store that
+// is a store.Appender it does not allocate. v is overwritten, its Entries keep
+// their memory; after an error it holds no verdict.
+//
+// This function is the path of a request. It owns the order of the questions and
+// every branch; what it calls does one step each.
+func (l *Limiter) Decide(ctx context.Context, check Check, v *Verdict) error {
+	v.reset()
+	if err := l.usable(ctx); err != nil {
+		return err
+	}
+	snapshot, now := l.rules.Snapshot(), l.now()
+	s := l.scratch.Get().(*scratch) //nolint:forcetypeassert // the pool holds nothing else
+	defer l.free(s)
+
+	// Identify and match: which rules apply, and which key each counts.
+	domain, err := domainOf(snapshot, check.Domain)
+	if err != nil {
+		return err
+	}
+	if check.Attributes != nil {
+		err = s.match(domain, &check)
+	} else {
+		err = s.name(domain, &check)
+	}
+	if err != nil {
+		return err
+	}
+	if len(s.entries) == 0 {
+		v.Allow, v.Reason = true, ReasonNoRule
+		return nil
+	}
+
+	// Gather: one op a bucket, with the numbers in force for its key.
+	if err := s.gather(now); err != nil {
+		return err
+	}
+
+	// A rule that always refuses ends it here, so that nothing is spent anywhere;
+	// a check of rules that count nothing needs no store.
+	if s.refused || len(s.ops) == 0 {
+		s.answer(v)
+		return nil
+	}
+
+	// Ask the store: all buckets in one step, all or nothing.
+	s.grants, err = l.store.AppendTake(ctx, s.grants[:0], s.ops)
+	if err == nil && len(s.grants) != len(s.ops) {
+		err = shortAnswer(len(s.grants), len(s.ops))
+	}
+	if err == nil {
+		s.answer(v)
+		return nil
+	}
+
+	// The store did not answer: closed wins over open. The cause is logged here,
+	// since neither answer shows it to the caller.
+	l.log.storeAway(now, err)
+	if closed := s.closedRule(); closed != "" {
+		return storeError(closed, err)
+	}
+	s.degrade(v, err)
+	return nil
+}
+
+// domainOf returns the domain a check names.
+func domainOf(snapshot *rules.Snapshot, name string) (*rules.Domain, error) {
+	if name == "" {
+		name = rules.DefaultDomain
+	}
+	domain := snapshot.Domain(name)
+	if domain == nil {
+		return nil, &Error{Code: CodeUnknownDomain, Field: "/domain", Message: "there is no rule in domain " + quote(name)}
+	}
+	return domain, nil
+}
+
+// free gives the scratch of a check back. It forgets the keys, so that an idle
+// limiter does not hold on to them.
+func (l *Limiter) free(s *scratch) {
+	clear(s.entries)
+	clear(s.ops)
+	clear(s.grants)
+	clear(s.matched)
+	clear(s.bound)
+	s.entries, s.ops, s.grants = s.entries[:0], s.ops[:0], s.grants[:0]
+	s.matched, s.bound = s.matched[:0], s.bound[:0]
+	s.refused = false
+	l.scratch.Put(s)
+}

@@ -1,0 +1,226 @@
+package tallygate
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/tallygate/tallygate/limit"
+	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/store"
+)
+
+// scratch is what one check works with, reused from check to check.
+type scratch struct {
+	entries []entry
+	ops     []store.Op
+	grants  []store.Grant
+	matched []*rules.Compiled
+	bound   []rules.Bound
+	// refused says that an enforced rule refuses whatever the store would say.
+	refused bool
+}
+
+// entry is one entry on its way from question to answer.
+type entry struct {
+	rule *rules.Compiled
+	key  string
+	cost int64
+	// op is the entry's place in ops, or none.
+	op int
+	// reason says why an entry without an op does not allow.
+	reason Reason
+}
+
+// none is the op of an entry that is not counted.
+const none = -1
+
+// maxEntries is the largest number of entries of a check: each may be an op.
+const maxEntries = store.MaxOps
+
+// name takes the entries a check names. Their rules' match is ignored.
+func (s *scratch) name(domain *rules.Domain, check *Check) error {
+	switch {
+	case len(check.Entries) == 0:
+		return badRequest("", "a check needs entries or attributes")
+	case len(check.Entries) > maxEntries:
+		return badRequest("/entries", "%d entries are more than %d", len(check.Entries), maxEntries)
+	case check.Cost != 0 || check.Look:
+		return badRequest("/cost", "with entries, each entry has its own cost")
+	}
+	for i := range check.Entries {
+		e := &check.Entries[i]
+		rule := domain.Rule(e.Rule)
+		if rule == nil {
+			return &Error{
+				Code: CodeUnknownRule, Field: field(i, "rule"),
+				Message: fmt.Sprintf("there is no rule %s in domain %s", quote(e.Rule), quote(domain.Name())),
+			}
+		}
+		cost, err := costOf(e.Cost, e.Look)
+		if err != nil {
+			err.Field, err.Rule = field(i, "cost"), rule.ID()
+			return err
+		}
+		key, keyErr := keyOf(rule, e.Key)
+		if keyErr != nil {
+			return keyError(keyErr, field(i, "key"))
+		}
+		s.entries = append(s.entries, entry{rule: rule, key: key, cost: cost, op: none})
+	}
+	return nil
+}
+
+// match finds the rules for a check's attributes, and the key of each.
+func (s *scratch) match(domain *rules.Domain, check *Check) error {
+	if check.Entries != nil {
+		return badRequest("/attributes", "a check has entries or attributes, not both")
+	}
+	cost, costErr := costOf(check.Cost, check.Look)
+	if costErr != nil {
+		costErr.Field = "/cost"
+		return costErr
+	}
+	s.matched = domain.Match(check.Attributes, s.matched)
+	bound, err := rules.Resolve(check.Attributes, s.matched, s.bound)
+	s.bound = bound
+	if err != nil {
+		return keyError(err, "/attributes")
+	}
+	if len(bound) > maxEntries {
+		return badRequest("/attributes", "%d rules match, more than %d", len(bound), maxEntries)
+	}
+	for _, b := range bound {
+		s.entries = append(s.entries, entry{rule: b.Rule, key: b.Key, cost: cost, op: none})
+	}
+	return nil
+}
+
+// gather makes one op a bucket, entries that name the same one added up, and
+// finds what needs no store to be refused.
+func (s *scratch) gather(now time.Time) error {
+	for i := range s.entries {
+		e := &s.entries[i]
+		switch e.rule.Action() {
+		case rules.ActionAllow:
+		case rules.ActionDeny:
+			e.reason = ReasonDenied
+			s.refused = s.refused || !e.rule.Shadow()
+		case rules.ActionLimit:
+			if err := s.count(i, now); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// count adds entry i to the op of its bucket.
+func (s *scratch) count(i int, now time.Time) error {
+	e := &s.entries[i]
+	numbers, maxCost := e.rule.Effective(e.key, now)
+	op := s.bucket(i)
+	cost := e.cost
+	if op != none {
+		cost += s.ops[op].Cost
+	}
+	switch {
+	case cost <= min(maxCost, limit.MaxCost):
+	case e.rule.Shadow():
+		// What is not enforced refuses no check; it shows what it would have said.
+		e.reason = ReasonCostExceed
+		return nil
+	default:
+		return &Error{
+			Code: CodeInvalidCost, Field: s.costField(i), Rule: e.rule.ID(),
+			Message: fmt.Sprintf("cost %d is above max_cost %d of rule %s", cost, maxCost, e.rule.ID()),
+		}
+	}
+	if op == none {
+		op = len(s.ops)
+		s.ops = append(s.ops, store.Op{
+			Bucket:   store.Bucket{Domain: e.rule.Domain(), Rule: e.rule.ID(), Key: e.key},
+			Limit:    numbers,
+			Shadow:   e.rule.Shadow(),
+			NotFresh: e.rule.NotFresh(e.key, now),
+			Pods:     1,
+			MaxCost:  maxCost,
+		})
+	}
+	e.op, s.ops[op].Cost = op, cost
+	return nil
+}
+
+// bucket returns the op of an earlier entry with the bucket of entry i, or none.
+func (s *scratch) bucket(i int) int {
+	for j := range i {
+		if e := &s.entries[j]; e.op != none && e.rule == s.entries[i].rule && e.key == s.entries[i].key {
+			return e.op
+		}
+	}
+	return none
+}
+
+// costField names the cost that entry i came with.
+func (s *scratch) costField(i int) string {
+	if len(s.bound) > 0 {
+		return "/cost"
+	}
+	return field(i, "cost")
+}
+
+// costOf returns what a request spends: 1 where it does not say.
+func costOf(cost int64, look bool) (int64, *Error) {
+	switch {
+	case cost < 0 || cost > limit.MaxCost:
+		return 0, &Error{
+			Code:    CodeInvalidCost,
+			Message: fmt.Sprintf("cost %d is no number of tokens from 0 to %d", cost, limit.MaxCost),
+		}
+	case look && cost > 0:
+		return 0, &Error{Code: CodeInvalidCost, Message: fmt.Sprintf("cost %d on a look, which spends nothing", cost)}
+	case look:
+		return 0, nil
+	default:
+		return max(cost, 1), nil
+	}
+}
+
+// keyOf returns the key that rule counts. A rule that counts nothing takes any:
+// turning a limit into an allow or deny must not break those who name it.
+func keyOf(rule *rules.Compiled, parts []string) (string, error) {
+	if rule.Action() != rules.ActionLimit {
+		return "", nil
+	}
+	return rule.KeyOf(parts)
+}
+
+// keyError turns what is wrong with a key into an Error about field.
+func keyError(err error, field string) *Error {
+	e := &Error{Code: CodeBadRequest, Field: field, Message: err.Error()}
+	var k *rules.KeyError
+	if !errors.As(err, &k) {
+		return e
+	}
+	e.Rule = k.Rule
+	switch {
+	case k.TooLong:
+		e.Code = CodeTooLarge
+	case k.Missing:
+		e.Code = CodeMissingIdentity
+	}
+	return e
+}
+
+// field is the JSON pointer of a field of entry i.
+func field(i int, name string) string { return "/entries/" + strconv.Itoa(i) + "/" + name }
+
+// quote shows text a caller sent: whole where short, never as it is.
+func quote(s string) string {
+	const enough = 64
+	if len(s) > enough {
+		return strconv.QuoteToASCII(s[:enough]) + "…"
+	}
+	return strconv.QuoteToASCII(s)
+}

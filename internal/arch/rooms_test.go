@@ -1,0 +1,81 @@
+package arch_test
+
+// root is the name of the root package in the table below.
+const root = "tallygate"
+
+// room says what the code of one package may import beside the standard
+// library. Tests of a package may import any package of the module, and what
+// testOnly lists.
+type room struct {
+	// house are packages of this module.
+	house []string
+	// outside are modules of others, each here for a reason told in
+	// CONTRIBUTING.md.
+	outside []string
+}
+
+// rooms is the house, from the ground up: a package may import only packages
+// above it in this list. A package that is not listed fails the test.
+func rooms() []namedRoom {
+	return []namedRoom{
+		// The ground: numbers and names, the standard library only.
+		{"limit", room{}},
+		{"identity", room{}},
+		{"internal/keyed", room{}},
+		{"internal/headers", room{}},
+		{"internal/algorithm", room{house: []string{"limit"}}},
+
+		// The contracts, and what stands on them alone.
+		{"store", room{house: []string{"limit", "internal/algorithm", "internal/keyed"}}},
+		{"rules", room{house: []string{"limit", "identity"}}},
+		{"rules/yaml", room{house: []string{"rules", "limit"}, outside: []string{"github.com/goccy/go-yaml"}}},
+		{"storetest", room{house: []string{"limit", "store"}}},
+		{"storetest/history", room{house: []string{"limit", "store", "storetest"}, outside: []string{"github.com/anishathalye/porcupine"}}},
+		{"redisstore", room{house: []string{"limit", "identity", "store", "internal/algorithm"}, outside: []string{"github.com/redis/rueidis"}}},
+
+		// The library. It compiles nothing of anybody else's.
+		{root, room{house: []string{"limit", "identity", "store", "rules"}}},
+
+		// The server.
+		{"internal/server", room{house: []string{root, "limit", "store", "rules", "internal/headers"}}},
+		{"cmd/tallygate", room{
+			house: []string{root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "internal/headers", "internal/server"},
+			outside: []string{
+				"github.com/goccy/go-yaml",
+				"github.com/knadh/koanf/v2",
+				"github.com/spf13/cobra",
+			},
+		}},
+
+		// Tests and their help: no code of the house imports these.
+		{"internal/redistest", room{}},
+		{"internal/arch", room{}},
+		{"internal/bench", room{}},
+	}
+}
+
+type namedRoom struct {
+	name string
+	room
+}
+
+// testOnly are the modules that tests may import beside those of the code.
+func testOnly() []string {
+	return []string{
+		"github.com/anishathalye/porcupine",
+		"github.com/redis/rueidis",
+		"go.uber.org/goleak",
+		"golang.org/x/time",
+		"pgregory.net/rapid",
+	}
+}
+
+// The sizes to hold.
+const (
+	maxFileLines     = 500   // of code
+	maxTestFileLines = 1_000 // of tests
+	maxRootLines     = 3_000 // of the root package's code
+	maxChain         = 6     // packages one below the other
+	maxOutside       = 2     // modules a library package uses
+	maxDirect        = 26    // direct dependencies of the module
+)

@@ -1,0 +1,103 @@
+// Package headers writes the fields that tell a client where it stands:
+// X-RateLimit-* (legacy.go), the IETF draft's RateLimit and RateLimit-Policy
+// (ietf.go) and Retry-After (retry.go), one small encoder each.
+//
+// All fields of an answer speak of one entry, whose numbers are the [Facts].
+// They are whole and never negative. Nothing here has a clock or keeps state:
+// one [Style] may be shared by any number of goroutines, one [Fields] may not.
+package headers
+
+import "iter"
+
+// Facts are the numbers of the one entry that the fields speak of.
+type Facts struct {
+	// Rule names the policy; Limit is what its full bucket holds, and WindowMS
+	// the time in which that much comes back.
+	Rule            string
+	Limit, WindowMS int64
+	// Remaining is what is left in whole tokens, ResetMS the time to full or to
+	// the window's end.
+	Remaining, ResetMS int64
+	// NowMS is the clock of the decision in ms of the UTC epoch.
+	NowMS int64
+	// Denied says that the request was refused; RetryMS is then how long to wait,
+	// or 0 where no waiting helps.
+	Denied  bool
+	RetryMS int64
+}
+
+// Style says which fields are written and how. The zero value is the default:
+// reset as epoch second, draft 11, no jitter.
+type Style struct {
+	Reset Reset
+	IETF  IETF
+	// Jitter spreads Retry-After by up to this part of the wait, later only: 0 to
+	// 0.1. Without it everyone told the same second comes back in it.
+	Jitter float64
+	// Rand returns numbers in [0, 1) for Jitter, safe for concurrent use. Nil
+	// means no jitter.
+	Rand func() float64
+}
+
+// MaxJitter is the largest Jitter.
+const MaxJitter = 0.1
+
+// Fields are the encoded fields of one answer. The zero value is empty and
+// ready; encoding again reuses its memory. Not safe for concurrent use.
+type Fields struct {
+	list []field
+	text []byte
+}
+
+type field struct {
+	name       string
+	start, end int
+}
+
+// Reset empties f and keeps its memory.
+func (f *Fields) Reset() {
+	f.list, f.text = f.list[:0], f.text[:0]
+}
+
+// Len returns the number of fields.
+func (f *Fields) Len() int { return len(f.list) }
+
+// All yields name and value in the order written. The value is valid until f is
+// used again.
+func (f *Fields) All() iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		for _, x := range f.list {
+			if !yield(x.name, f.text[x.start:x.end]) {
+				return
+			}
+		}
+	}
+}
+
+// Encode replaces what f holds with all fields of one answer.
+func (s *Style) Encode(f *Fields, facts Facts) {
+	f.Reset()
+	s.legacy(f, &facts)
+	s.ietf(f, &facts)
+	s.EncodeRetry(f, facts)
+}
+
+// Names are all fields this package may write: a gateway drops a client's copies
+// of them.
+func Names() []string {
+	return []string{nameLimit, nameRemaining, nameReset, namePolicy, nameRateLimit, nameRetryAfter}
+}
+
+// add names what was appended to text since start.
+func (f *Fields) add(name string, start int) {
+	f.list = append(f.list, field{name: name, start: start, end: len(f.text)})
+}
+
+// seconds returns ms in whole seconds, rounded up: a client that comes back
+// earlier would be refused again.
+func seconds(ms int64) int64 {
+	if ms <= 0 {
+		return 0
+	}
+	return (ms-1)/1000 + 1
+}

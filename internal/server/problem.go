@@ -1,0 +1,137 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/tallygate/tallygate"
+)
+
+// Codes that only the service has.
+const (
+	codeOverloaded  tallygate.Code = "overloaded"
+	codeNotReady    tallygate.Code = "not_ready"
+	codeNotFound    tallygate.Code = "not_found"
+	codeMethod      tallygate.Code = "method_not_allowed"
+	codeMediaType   tallygate.Code = "unsupported_media_type"
+	codeBodyTooSlow tallygate.Code = "request_timeout"
+)
+
+// problem returns status and title of a code: the one place that turns errors
+// into HTTP.
+func problem(code tallygate.Code) (status int, title string) {
+	switch code {
+	case tallygate.CodeBadRequest:
+		return http.StatusBadRequest, "Malformed check"
+	case tallygate.CodeTooLarge:
+		return http.StatusRequestEntityTooLarge, "Too large"
+	case tallygate.CodeUnknownDomain:
+		return http.StatusNotFound, "Unknown domain"
+	case tallygate.CodeUnknownRule:
+		return http.StatusNotFound, "Unknown rule"
+	case tallygate.CodeInvalidCost:
+		return http.StatusUnprocessableEntity, "Invalid cost"
+	case tallygate.CodeMissingIdentity:
+		return http.StatusUnprocessableEntity, "Missing identity"
+	case tallygate.CodeStoreTimeout:
+		return http.StatusGatewayTimeout, "The store did not answer in time"
+	case tallygate.CodeStoreUnavailable:
+		return http.StatusServiceUnavailable, "The store is unavailable"
+	case codeOverloaded:
+		return http.StatusServiceUnavailable, "Too many requests in flight"
+	case codeNotReady, tallygate.CodeClosed, tallygate.CodeCanceled:
+		return http.StatusServiceUnavailable, "Not ready"
+	case codeNotFound:
+		return http.StatusNotFound, "Not found"
+	case codeMethod:
+		return http.StatusMethodNotAllowed, "Method not allowed"
+	case codeMediaType:
+		return http.StatusUnsupportedMediaType, "Unsupported content encoding"
+	case codeBodyTooSlow:
+		return http.StatusRequestTimeout, "The body did not arrive in time"
+	default:
+		return http.StatusInternalServerError, "Internal error"
+	}
+}
+
+// retrySeconds is what a client is told to wait where the store or the pod is
+// the reason: about as long as a breaker stays open.
+const retrySeconds = "1"
+
+// helps reports whether waiting a moment may help.
+func helps(status int) bool {
+	return status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
+}
+
+// asError returns err as an *Error, which everything here answers with.
+func asError(err error) *tallygate.Error {
+	if e, ok := errors.AsType[*tallygate.Error](err); ok {
+		return e
+	}
+	return &tallygate.Error{Code: "internal", Message: "unexpected error", Err: err}
+}
+
+// appendProblem appends e as a problem of RFC 9457. Causes are not shown: they
+// may name hosts.
+func appendProblem(dst []byte, e *tallygate.Error) []byte {
+	status, title := problem(e.Code)
+	dst = append(dst, `{"type":"urn:tallygate:problem:`...)
+	dst = append(dst, e.Code...)
+	dst = append(dst, `","title":`...)
+	dst = appendQuoted(dst, title)
+	dst = append(dst, `,"status":`...)
+	dst = strconv.AppendInt(dst, int64(status), 10)
+	dst = append(dst, `,"code":`...)
+	dst = appendQuoted(dst, string(e.Code))
+	dst = append(dst, `,"detail":`...)
+	dst = appendQuoted(dst, e.Message)
+	if e.Field != "" {
+		dst = append(dst, `,"pointer":`...)
+		dst = appendQuoted(dst, fragment(e.Field))
+	}
+	if e.Rule != "" {
+		dst = append(dst, `,"rule":`...)
+		dst = appendQuoted(dst, e.Rule)
+	}
+	// Unknown is deny for rules that fail closed: a caller that only looks for a
+	// verdict must find it here too.
+	if e.Code == tallygate.CodeStoreTimeout || e.Code == tallygate.CodeStoreUnavailable {
+		dst = append(dst, `,"verdict":"deny","denied_by":`...)
+		dst = appendQuoted(dst, e.Rule)
+		dst = append(dst, `,"retry_after_seconds":`+retrySeconds...)
+	}
+	return append(dst, '}')
+}
+
+// writeProblem answers with a problem.
+func (s *Server) writeProblem(w http.ResponseWriter, e *tallygate.Error) {
+	status, _ := problem(e.Code)
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	if helps(status) {
+		h.Set("Retry-After", retrySeconds)
+	}
+	body := append(appendProblem(nil, e), '\n')
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client is gone if this fails
+}
+
+// within puts the name of what holds it before the field of an error, which is
+// a JSON pointer.
+func within(outer string, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := asError(err)
+	e.Field = "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(outer) + e.Field
+	return e
+}
+
+// fragment is a JSON pointer in its URI form, as RFC 9457 shows it.
+func fragment(pointer string) string {
+	return "#" + strings.ReplaceAll(url.PathEscape(pointer), "%2F", "/")
+}

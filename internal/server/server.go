@@ -1,0 +1,182 @@
+// Package server is the HTTP service: the check API and what a platform needs to
+// run it.
+//
+//	POST /v1/ratelimit:check   a check or a batch of them; a denial is 200 too
+//	GET  /healthz              the process lives
+//	GET  /readyz               rules are loaded and it is not stopping
+//	GET  /version              what runs
+//
+// Handlers are plain net/http. A request is read (check.go), decoded strictly
+// (scan.go, decode.go), decided by the limiter and encoded (encode.go); every
+// error becomes a problem of RFC 9457 in one place (problem.go). A [Server] has
+// no goroutine but those of [Server.Serve], which end with it.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tallygate/tallygate"
+	"github.com/tallygate/tallygate/internal/headers"
+)
+
+// Decider decides checks; a *tallygate.Limiter.
+type Decider interface {
+	Decide(ctx context.Context, check tallygate.Check, v *tallygate.Verdict) error
+}
+
+// Config says what a [Server] serves and how.
+type Config struct {
+	// Limiter decides. Required.
+	Limiter Decider
+	// Ready says whether rules were loaded once. Nil means always.
+	Ready func() bool
+	// Style is how client headers are written.
+	Style headers.Style
+	// MaxInflight bounds the check requests under way; more get 503 at once. 0
+	// means 4096: at 5 ms a check that is 800,000 a second.
+	MaxInflight int
+	// Drain is how long the server goes on taking requests after it has said that
+	// it is not ready, so that balancers notice. 0 means not at all.
+	Drain time.Duration
+	// Finish is how long requests under way may take after that. 0 means 10 s.
+	Finish time.Duration
+	// Version is what GET /version answers.
+	Version Version
+	// Log gets the HTTP server's own errors. Nil means none.
+	Log *slog.Logger
+}
+
+// The limits of the HTTP server, against clients that are slow on purpose.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 10 * time.Second
+	writeTimeout      = 30 * time.Second
+	idleTimeout       = time.Minute
+	maxHeaderBytes    = 16 << 10
+)
+
+// Server answers HTTP. Create it with [New]; safe for concurrent use.
+type Server struct {
+	limiter     Decider
+	ready       func() bool
+	style       headers.Style
+	maxInflight int64
+	drain       time.Duration
+	finish      time.Duration
+	version     Version
+	http        *http.Server
+
+	inflight  atomic.Int64
+	draining  atomic.Bool
+	exchanges sync.Pool
+	// contentJSON is one header value for all answers, so that none allocates it.
+	contentJSON []string
+}
+
+// New returns a server that is not listening yet.
+func New(config Config) (*Server, error) {
+	switch {
+	case config.Limiter == nil:
+		return nil, errors.New("server: Config.Limiter is required")
+	case config.MaxInflight < 0:
+		return nil, fmt.Errorf("server: MaxInflight %d is below 0", config.MaxInflight)
+	case config.Style.Jitter < 0 || config.Style.Jitter > headers.MaxJitter:
+		return nil, fmt.Errorf("server: jitter %v is not within 0 and %v", config.Style.Jitter, headers.MaxJitter)
+	}
+	s := &Server{
+		limiter:     config.Limiter,
+		ready:       config.Ready,
+		style:       config.Style,
+		maxInflight: int64(config.MaxInflight),
+		drain:       config.Drain,
+		finish:      config.Finish,
+		version:     config.Version,
+		contentJSON: []string{"application/json"},
+	}
+	if s.ready == nil {
+		s.ready = func() bool { return true }
+	}
+	if s.maxInflight == 0 {
+		s.maxInflight = 4096
+	}
+	if s.finish == 0 {
+		s.finish = 10 * time.Second
+	}
+	s.exchanges.New = func() any { return &exchange{body: make([]byte, 0, firstBody)} }
+	log := config.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s.http = &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	return s, nil
+}
+
+// Handler returns all endpoints, without a listener.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/v1/ratelimit:check", s.check)
+	mux.HandleFunc("/healthz", s.healthz)
+	mux.HandleFunc("/readyz", s.readyz)
+	mux.HandleFunc("/version", s.versionz)
+	mux.HandleFunc("/", s.notFound)
+	return mux
+}
+
+// Serve answers on l until ctx ends or Close is called. When ctx ends it is not
+// ready at once, goes on for Config.Drain, then takes no more connections and
+// returns when all requests under way are answered. It closes l.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	served := make(chan error, 1)
+	go func() { served <- s.http.Serve(l) }()
+	select {
+	case err := <-served:
+		return stopped(err)
+	case <-ctx.Done():
+	}
+	s.draining.Store(true)
+	wait := time.NewTimer(s.drain)
+	defer wait.Stop()
+	select {
+	case err := <-served:
+		return stopped(err)
+	case <-wait.C:
+	}
+	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.finish)
+	defer cancel()
+	if err := s.http.Shutdown(finish); err != nil {
+		err = fmt.Errorf("requests were still under way after %s: %w", s.finish, err)
+		return errors.Join(err, s.http.Close())
+	}
+	return stopped(<-served)
+}
+
+// Close ends Serve at once: requests under way are cut off. It may be called at
+// any time, more than once.
+func (s *Server) Close() error {
+	s.draining.Store(true)
+	return s.http.Close()
+}
+
+// stopped is nil for the error of a server that was told to stop.
+func stopped(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}

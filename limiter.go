@@ -1,0 +1,101 @@
+package tallygate
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tallygate/tallygate/store"
+)
+
+// Limiter decides checks. Create it with [New]; it is safe for concurrent use.
+type Limiter struct {
+	rules   Snapshots
+	store   store.Appender
+	now     func() time.Time
+	scratch sync.Pool
+	closed  atomic.Bool
+	log     sampled
+}
+
+// New returns a limiter.
+func New(config Config) (*Limiter, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	l := &Limiter{
+		rules: config.Rules,
+		now:   config.Now,
+		log:   sampled{log: config.Log},
+	}
+	l.scratch.New = func() any { return new(scratch) }
+	appender, ok := config.Store.(store.Appender)
+	if !ok {
+		appender = allocating{config.Store}
+	}
+	l.store = appender
+	return l, nil
+}
+
+// Check decides check and returns the verdict. An error is an [Error]: there is
+// no verdict, and the request must not pass unless the caller decides otherwise.
+// How long it may take is the store's deadline, or ctx's if that is earlier.
+func (l *Limiter) Check(ctx context.Context, check Check) (Verdict, error) {
+	var v Verdict
+	err := l.Decide(ctx, check, &v)
+	return v, err
+}
+
+// Close ends the limiter's work: later checks get [ErrClosed], those under way
+// finish. It may be called more than once. What Config named stays open.
+func (l *Limiter) Close() error {
+	l.closed.Store(true)
+	return nil
+}
+
+// usable says why no check can begin.
+func (l *Limiter) usable(ctx context.Context) error {
+	if l.closed.Load() {
+		return ErrClosed
+	}
+	if ctx.Err() != nil {
+		return &Error{Code: CodeCanceled, Message: "the check was canceled", Err: context.Cause(ctx)}
+	}
+	return nil
+}
+
+// allocating makes an Appender of a store that is none.
+type allocating struct{ store store.Store }
+
+func (a allocating) AppendTake(ctx context.Context, dst []store.Grant, ops []store.Op) ([]store.Grant, error) {
+	grants, err := a.store.Take(ctx, ops)
+	return append(dst, grants...), err
+}
+
+// shortAnswer is the error of a store that broke its contract.
+func shortAnswer(grants, ops int) error {
+	return &store.StoreError{
+		Kind: store.Refused, Sent: true,
+		Err: fmt.Errorf("%d grants for %d ops", grants, ops),
+	}
+}
+
+// sampled logs at most once a second: a store that is away fails every check.
+type sampled struct {
+	log  *slog.Logger
+	next atomic.Int64
+	// kept counts what was not logged since the last line.
+	kept atomic.Int64
+}
+
+func (s *sampled) storeAway(now time.Time, err error) {
+	next, nowMS := s.next.Load(), now.UnixMilli()
+	if nowMS < next || !s.next.CompareAndSwap(next, nowMS+1000) {
+		s.kept.Add(1)
+		return
+	}
+	s.log.Warn("the store did not answer a check", "error", err, "unlogged", s.kept.Swap(0))
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package tallygate_test
+
+const raceEnabled = true
