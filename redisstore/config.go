@@ -146,8 +146,7 @@ func (c *Config) options() (rueidis.ClientOption, error) {
 
 // withoutURL keeps a password in a malformed URL out of the message.
 func withoutURL(err error) error {
-	var e *url.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
 	}
 	return err

@@ -204,8 +204,7 @@ func (c *compiler) noRule(rep *report, id string) {
 
 func (rep *report) badKey(o Override, err error) {
 	message, fix := err.Error(), "write the key as the rule's identity has it"
-	var keyErr *KeyError
-	if errors.As(err, &keyErr) {
+	if keyErr, ok := errors.AsType[*KeyError](err); ok {
 		message = keyErr.Message
 		if keyErr.Attribute == attrIP {
 			fix = "name one address; networks (CIDR) are not supported yet"

@@ -167,8 +167,7 @@ func TestResolve(t *testing.T) {
 				parts = append(parts, b.Rule.ID()+"="+b.Key)
 			}
 			got := strings.Join(parts, " ")
-			var keyErr *rules.KeyError
-			if errors.As(err, &keyErr) {
+			if keyErr, ok := errors.AsType[*rules.KeyError](err); ok {
 				kind := map[bool]string{keyErr.Missing: "missing: ", keyErr.TooLong: "too long: "}[true]
 				got = kind + err.Error()
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -186,7 +187,7 @@ func (w *Watcher) loadLocked(ctx context.Context) error {
 		return nil
 	}
 	next, more := Compile(w.Snapshot(), set, version.Revision, time.Now())
-	problems = append(problems[:len(problems):len(problems)], more...)
+	problems = append(slices.Clip(problems), more...)
 	w.current.Store(next)
 	w.version, w.problems = version, problems
 	w.log(next, problems)
@@ -205,7 +206,7 @@ func (w *Watcher) log(s *Snapshot, problems Problems) {
 		if p.Warning {
 			level = slog.LevelWarn
 		}
-		w.cfg.Log.Log(context.Background(), level, "rules: "+p.String(),
+		w.cfg.Log.Log(context.Background(), level, "rules: problem", "problem", p.String(),
 			"rule", p.Rule, "field", p.Field, "value", p.Value, "line", p.Line, "column", p.Column,
 			"in_force", s.byID[p.Rule] != nil)
 	}

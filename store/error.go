@@ -6,11 +6,11 @@ import "fmt"
 type ErrorKind uint8
 
 const (
-	// Timeout: no answer within the deadline. The call may have run.
+	// Timeout means no answer within the deadline. The call may have run.
 	Timeout ErrorKind = 1 + iota
-	// Unavailable: the store could not be reached or cannot serve now.
+	// Unavailable means that the store could not be reached or cannot serve now.
 	Unavailable
-	// Refused: the store answered that it will not do this: rights, memory, a
+	// Refused means that the store will not do this: rights, memory, a
 	// key of another type, arguments out of bounds.
 	Refused
 )
@@ -30,7 +30,7 @@ func (k ErrorKind) String() string {
 }
 
 // StoreError says that a store could not answer. It is never a denial.
-type StoreError struct { //nolint:revive // "store.Error" would hide which error it is in callers' switches
+type StoreError struct {
 	Kind ErrorKind
 	// Sent says that the call may have reached the store: what it asked for may
 	// have happened, and must not be sent again.

@@ -73,6 +73,7 @@ type subject struct {
 }
 
 func newSubject(t testing.TB, h Harness) *subject {
+	t.Helper()
 	return &subject{TB: t, Harness: h, key: fmt.Sprintf("key-%016x", rand.Uint64())}
 }
 

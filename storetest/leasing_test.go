@@ -26,7 +26,6 @@ type ends struct {
 	kept, spent   algorithm.State
 	known, change bool // known before; kept must be stored
 	answer        algorithm.Answer
-	grant         store.Grant
 }
 
 func (s *leasing) Take(_ context.Context, ops []store.Op) ([]store.Grant, error) {

@@ -102,7 +102,7 @@ func (m *Model) start(now int64, op *store.Op) *turn {
 	}
 	if t.known && m.leases && op.How != store.Peek {
 		for _, r := range op.Reports {
-			if t.c.report(now, r) {
+			if t.c.report(r) {
 				t.write = true
 			}
 		}

@@ -104,7 +104,7 @@ func (c *counter) raise(cost int64) {
 
 // report books what became of leases: first what comes back, then what was
 // spent. It reports whether that changed anything.
-func (c *counter) report(now int64, r store.Report) (changed bool) {
+func (c *counter) report(r store.Report) (changed bool) {
 	switch c.l.Algorithm {
 	case limit.TokenBucket:
 		back := min(r.Back, c.out[r.Generation])

@@ -2,6 +2,7 @@ package algorithm_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/tallygate/tallygate/internal/algorithm"
@@ -262,8 +263,8 @@ func (f *fleet) assault(t *testing.T) {
 // tick is one thing that happens.
 func (f *fleet) tick(t *testing.T) {
 	t.Helper()
-	for i := len(f.leases) - 1; i >= 0; i-- {
-		if f.now > f.leases[i].until+1000 {
+	for i, v := range slices.Backward(f.leases) {
+		if f.now > v.until+1000 {
 			f.drop(i)
 		}
 	}

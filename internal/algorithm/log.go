@@ -1,6 +1,10 @@
 package algorithm
 
-import "github.com/tallygate/tallygate/limit"
+import (
+	"slices"
+
+	"github.com/tallygate/tallygate/limit"
+)
 
 // Entry is one admission in a log: so many tokens at a time, under a number by
 // which it can be taken out again.
@@ -69,8 +73,8 @@ func (g *Log) grow(id, n int64) {
 
 // find returns the index of the entry id, or -1.
 func (g *Log) find(id int64) int {
-	for i := len(g.Entries) - 1; i >= 0; i-- {
-		if g.Entries[i].ID == id {
+	for i, v := range slices.Backward(g.Entries) {
+		if v.ID == id {
 			return i
 		}
 	}

@@ -41,6 +41,7 @@ func pair(account int, want int64) []store.Op {
 
 // together runs f n times from many goroutines and returns calls a second.
 func together(t *testing.T, f func(i int) error) func(n int) float64 {
+	t.Helper()
 	return func(n int) float64 {
 		each := n/callers + 1
 		start := time.Now()

@@ -2,6 +2,7 @@ package yaml
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/goccy/go-yaml/token"
 
@@ -61,8 +62,8 @@ func checkShape(tokens token.Tokens) *rules.Problem {
 
 // closeFlow drops the innermost bracket and what is open inside it.
 func closeFlow(open []level) []level {
-	for i := len(open) - 1; i >= 0; i-- {
-		if open[i].flow {
+	for i, o := range slices.Backward(open) {
+		if o.flow {
 			return open[:i]
 		}
 	}
