@@ -12,6 +12,7 @@ func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 // TestFigures prints every figure beside its yardstick.
 func TestFigures(t *testing.T) {
 	t.Run("local", testLocal)
+	t.Run("http", testHTTP)
 	t.Run("redis throughput", testRedisThroughput)
 	t.Run("redis CPU", testRedisCPU)
 	t.Run("redis memory", testRedisMemory)

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/limit"
 	"github.com/tallygate/tallygate/store"
 )
@@ -34,7 +35,7 @@ func (b *casBucket) take(now int64) bool {
 
 func testLocal(t *testing.T) {
 	cas := &casBucket{cost: 1, burst: int64(time.Hour)}
-	limiter := rate.NewLimiter(1e9, 1e9)
+	xrate := rate.NewLimiter(1e9, 1e9)
 	m := store.NewMemoryStore(store.MemoryConfig{})
 	fast := &limit.Limit{Algorithm: limit.TokenBucket, Rate: 1_000_000_000, PeriodMS: 1000, Burst: 1_000_000_000}
 	one := []store.Op{{Bucket: store.Bucket{Domain: "public-api", Rule: "growth-global", Key: "acct_7Q2"}, Limit: fast, Cost: 1}}
@@ -47,6 +48,15 @@ func testLocal(t *testing.T) {
 			}
 		}
 	}
+	l := limiter(t)
+	decide := func(check tallygate.Check) func(n int) {
+		var v tallygate.Verdict
+		return func(n int) {
+			for range n {
+				_ = l.Decide(context.Background(), check, &v)
+			}
+		}
+	}
 	got := interleave(
 		sample{"cas", nsPerOp(func(n int) {
 			for range n {
@@ -55,15 +65,19 @@ func testLocal(t *testing.T) {
 		})},
 		sample{"x/time/rate", nsPerOp(func(n int) {
 			for range n {
-				limiter.Allow()
+				xrate.Allow()
 			}
 		})},
 		sample{"memory", nsPerOp(ask(one))},
 		sample{"memory two", nsPerOp(ask(two))},
+		sample{"decide", nsPerOp(decide(tallygate.Check{Domain: "public-api", Entries: []tallygate.Entry{{Rule: "growth-global", Key: []string{"acct_7Q2"}}}}))},
+		sample{"decide two", nsPerOp(decide(tallygate.Check{Domain: "public-api", Attributes: map[string]string{"plan": "growth", "route": "POST /v1/labels", "api_key": "acct_7Q2"}}))},
 	)
 	row(t, "x/time/rate Allow / CAS bucket", got[1], got[0], "ns", "-", true)
 	row(t, "MemoryStore, one bucket / CAS bucket", got[2], got[0], "ns", atMost(6), got[2] <= 6*got[0])
 	row(t, "MemoryStore, two buckets / CAS bucket", got[3], got[0], "ns", "-", true)
+	row(t, "Limiter on MemoryStore, an entry / CAS bucket", got[4], got[0], "ns", "-", true)
+	row(t, "Limiter, two buckets from attributes / CAS bucket", got[5], got[0], "ns", "-", true)
 	once := ask(one)
 	allocs := testing.AllocsPerRun(1000, func() { once(1) })
 	t.Logf("%-52s %10.1f allocs", "MemoryStore, one bucket", allocs)

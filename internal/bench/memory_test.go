@@ -25,7 +25,7 @@ func buckets() int {
 // testRedisMemory fills servers with token buckets whose names are at most 44
 // bytes and compares how much they grow with the published hash.
 func testRedisMemory(t *testing.T) {
-	hash := growth(t, redistest.Standalone(t), func(s *redistest.Server, n int) {
+	hash := grownBy(t, redistest.Standalone(t), func(s *redistest.Server, n int) {
 		sha, _ := s.MustDo(t, "SCRIPT", "LOAD", published).(string)
 		for i := range n {
 			s.MustDo(t, "EVALSHA", sha, "1", fmt.Sprintf("tg:{%022d}:growth-global-1", i), "1", "200000", "1") // lives for 55 h
@@ -34,8 +34,8 @@ func testRedisMemory(t *testing.T) {
 	fill := func(want int64) func(s *redistest.Server, n int) {
 		return func(s *redistest.Server, n int) { fillBuckets(t, "redis://"+s.Addr, n, want) }
 	}
-	exact := growth(t, redistest.Standalone(t), fill(0))
-	leased := growth(t, redistest.Standalone(t), fill(20))
+	exact := grownBy(t, redistest.Standalone(t), fill(0))
+	leased := grownBy(t, redistest.Standalone(t), fill(20))
 	row(t, "Redis, a token bucket / published hash", exact, hash, "B", "<= 200 B", exact <= 200)
 	row(t, "Redis, a token bucket with leases / published hash", leased, hash, "B", "<= 216 B", leased <= 216)
 
@@ -55,7 +55,7 @@ func testRedisMemory(t *testing.T) {
 	row(t, "Redis Cluster, a token bucket / published hash", clustered, hash, "B", "<= 216 B", clustered <= 216)
 }
 
-func growth(t *testing.T, s *redistest.Server, fill func(s *redistest.Server, n int)) float64 {
+func grownBy(t *testing.T, s *redistest.Server, fill func(s *redistest.Server, n int)) float64 {
 	t.Helper()
 	before := used(t, s)
 	fill(s, buckets())
