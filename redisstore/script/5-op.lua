@@ -316,11 +316,12 @@ local function careful(records, on_spend, on_denial)
     end
     local receipt = 0
     if enters > 0 then receipt = log.next_id(st) + ((st.carried or 0) > 0 and 1 or 0) end
+    local writes = owed or enters > 0 or (how == 1 and cost > 0)
     local function act()
-      if owed or enters > 0 then log.write(st, enters) end
+      if writes then log.write(st, enters) end
       if members then log.swap(st, members, entries) end
     end
-    if owed or enters > 0 or members then on_spend[i] = act end
+    if writes or members then on_spend[i] = act end
     if how ~= 0 then
       on_denial[i] = on_spend[i]
     elseif owed then
