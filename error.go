@@ -34,7 +34,8 @@ const (
 )
 
 // Error says why there is no verdict. A denial is a [Verdict], never an Error.
-// Unless Code is store_timeout, nothing was spent.
+// Unless Code is store_timeout or store_unavailable, nothing was spent; with those
+// it may have been: the call can have reached the store.
 type Error struct {
 	Code Code
 	// Message names the value and the bound, for people.

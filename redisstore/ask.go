@@ -19,6 +19,7 @@ type call struct {
 	keys, args []string
 	left       atomic.Bool // the caller has gone
 	done       chan result
+	timer      *time.Timer
 }
 
 type result struct {
@@ -28,9 +29,10 @@ type result struct {
 
 // ask runs the script for ops, which share a slot, and returns by the deadline.
 func (s *Store) ask(ctx context.Context, ops []store.Op, deadline time.Time) (reply, error) {
-	a, err := s.run(ctx, ops, deadline, s.nowMS())
+	a, err := s.run(ctx, ops, deadline, 0)
 	if err == nil && a.status == noWindow {
 		// The windows were chosen by a clock that was wrong. Now it is right.
+		s.offsetMS.Store(a.nowMS - time.Now().UnixMilli())
 		a, err = s.run(ctx, ops, deadline, a.nowMS)
 		if err == nil && a.status == noWindow {
 			err = &store.StoreError{Kind: store.Unavailable, Err: errors.New("no calendar window fits the server's clock")}
@@ -39,7 +41,8 @@ func (s *Store) ask(ctx context.Context, ops []store.Op, deadline time.Time) (re
 	return a, err
 }
 
-// run sends one call and waits for it, for ctx or for the deadline.
+// run sends one call and waits for it, for ctx or for the deadline. nowMS is the
+// server's clock, 0 for what we think it is.
 func (s *Store) run(ctx context.Context, ops []store.Op, deadline time.Time, nowMS int64) (reply, error) {
 	wait := time.Until(deadline)
 	if wait <= 0 {
@@ -53,37 +56,53 @@ func (s *Store) run(ctx context.Context, ops []store.Op, deadline time.Time, now
 		return reply{}, &store.StoreError{Kind: store.Unavailable, Err: errors.New("too many calls wait for the server")}
 	}
 	c := s.newCall(ops, nowMS)
-	go func() {
-		a, err := s.send(c)
-		<-s.inFlight
-		c.done <- result{a, err}
-	}()
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
+	c.timer.Reset(wait)
+	go s.finish(c)
 	select {
 	case r := <-c.done:
+		c.timer.Stop()
+		s.calls.Put(c) // nobody else holds it
 		return r.reply, r.err
 	case <-ctx.Done():
+		c.timer.Stop()
 		c.left.Store(true)
 		return reply{}, &store.StoreError{Kind: store.Timeout, Sent: true, Err: context.Cause(ctx)}
-	case <-timer.C:
+	case <-c.timer.C:
 		c.left.Store(true)
 		return reply{}, &store.StoreError{Kind: store.Timeout, Sent: true, Err: context.DeadlineExceeded}
 	}
 }
 
+// finish sends a call and hands over its answer, whether or not somebody waits.
+func (s *Store) finish(c *call) {
+	a, err := s.send(c)
+	<-s.inFlight
+	c.done <- result{a, err}
+}
+
+// newCall packs ops. All names and arguments lie in one string.
 func (s *Store) newCall(ops []store.Op, nowMS int64) *call {
-	c := &call{
-		keys: make([]string, len(ops)),
-		args: make([]string, len(ops)),
-		done: make(chan result, 1),
+	c, _ := s.calls.Get().(*call)
+	if c == nil {
+		c = &call{done: make(chan result, 1), timer: time.NewTimer(time.Hour)}
 	}
-	buf := make([]byte, 0, 128)
+	var ends [2 * store.MaxOps]int
+	buf := make([]byte, 0, 256)
 	for i := range ops {
-		buf = s.appendKey(buf[:0], &ops[i].Bucket)
-		c.keys[i] = string(buf)
-		buf = appendOp(buf[:0], &ops[i], nowMS)
-		c.args[i] = string(buf)
+		if ops[i].Limit.Calendar != nil && nowMS == 0 {
+			nowMS = time.Now().UnixMilli() + s.offsetMS.Load()
+		}
+		buf = s.appendKey(buf, &ops[i].Bucket)
+		ends[2*i] = len(buf)
+		buf = appendOp(buf, &ops[i], nowMS)
+		ends[2*i+1] = len(buf)
+	}
+	text, start := string(buf), 0
+	c.keys, c.args = c.keys[:0], c.args[:0]
+	for i := range ops {
+		c.keys = append(c.keys, text[start:ends[2*i]])
+		c.args = append(c.args, text[ends[2*i]:ends[2*i+1]])
+		start = ends[2*i+1]
 	}
 	return c
 }
@@ -96,7 +115,7 @@ func (s *Store) send(c *call) (reply, error) {
 		switch code(err) {
 		case "NOSCRIPT": // a server that never saw it: new, restarted or promoted
 			a, err = s.eval(c)
-		case "TRYAGAIN": // the slot is moving and its keys are apart
+		case "TRYAGAIN", "READONLY": // the slot is moving and its keys are apart; or a failover is under way
 			time.Sleep(time.Millisecond)
 			a, err = s.evalsha(c)
 		default:
@@ -130,12 +149,8 @@ func (s *Store) do(cmd rueidis.Completed) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	s.offsetMS.Store(a.nowMS - time.Now().UnixMilli())
 	return a, nil
 }
-
-// nowMS is the server's clock, as far as we know it.
-func (s *Store) nowMS() int64 { return time.Now().UnixMilli() + s.offsetMS.Load() }
 
 // code is the first word of a server's error, "" of any other.
 func code(err error) string {

@@ -21,9 +21,11 @@ type Store struct {
 	// bySlot says that buckets of different tags cannot be asked in one call.
 	bySlot bool
 
-	// offsetMS is the server's clock minus ours, as of the last answer.
+	// offsetMS is the server's clock minus ours, as of the last time it mattered:
+	// it chooses the calendar windows that are offered to the script.
 	offsetMS atomic.Int64
 	inFlight chan struct{}
+	calls    sync.Pool // of *call
 	undoer   undoer
 
 	closeOnce sync.Once

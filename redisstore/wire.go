@@ -107,6 +107,6 @@ func flagsOf(op *store.Op) byte {
 // Wire returns the call Take would make of ops, all of one key: the script's
 // name, its keys and its arguments. It is for measuring what Redis alone does.
 func (s *Store) Wire(ops []store.Op) (sha string, keys, args []string) {
-	c := s.newCall(ops, s.nowMS())
+	c := s.newCall(ops, 0)
 	return s.script.sha, c.keys, c.args
 }

@@ -18,7 +18,7 @@ func (m *Main) announce(v *values, addr net.Addr, snapshot *rules.Snapshot, firs
 	if !first {
 		return
 	}
-	_, _ = fmt.Fprintf(out, "\nThere were no rules, so example rules are in %s now; changes to it apply at once. Try:\n\n",
+	_, _ = fmt.Fprintf(out, "\nThere were no rules, so example rules are in %s now; changes to it apply within a second. Try:\n\n",
 		strings.TrimPrefix(v.String("rules"), "file:"))
 	for _, body := range examples(snapshot) {
 		_, _ = fmt.Fprintf(out, "  curl -s %s/v1/ratelimit:check -d '%s'\n", base, body)

@@ -35,14 +35,33 @@ func (m *Main) openStore(ctx context.Context, v *values, log *slog.Logger) (stor
 	}
 	if v.Bool("plain-identities") {
 		conf.Tags = identity.Plain{}
+	} else if v.String("key-hash") == "" {
+		log.Info("identities are hashed without a secret: who can read the store can check a guess; set key-hash-file, the same on all pods")
 	}
 	late, err := connect(ctx, log, func(ctx context.Context) (openStore, error) {
-		return redisstore.New(ctx, conf)
+		s, err := redisstore.New(ctx, conf)
+		if err != nil {
+			return nil, err
+		}
+		audit(ctx, s, log)
+		return s, nil
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	return late, late, nil
+}
+
+// audit logs what an operator should know of the servers' settings. It stops no
+// start: limits on a badly set store are better than none.
+func audit(ctx context.Context, s *redisstore.Store, log *slog.Logger) {
+	findings, err := s.Audit(ctx)
+	for _, f := range findings {
+		log.Warn("the store's settings", "shard", f.Shard, "setting", f.Setting, "value", f.Value, "advice", f.Message)
+	}
+	if err != nil {
+		log.Warn("the store's settings could not be read", "error", err)
+	}
 }
 
 // storeTLS reads the certificates for the store. Nil means the system's.

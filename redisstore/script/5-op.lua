@@ -174,8 +174,11 @@ local function careful(records, on_spend, on_denial)
     end
     if st.kind == BUCKET then
       advance(st, st.n)
-    elseif st.kind ~= LOG and not window.advance(st, st.n, edges) then
-      return nil
+    elseif st.kind ~= LOG then
+      -- Edges of another calendar, which an older rule counted by, would make a
+      -- day's window a month long.
+      if n.n3 ~= st.n.n3 then edges = nil end
+      if not window.advance(st, st.n, edges) then return nil end
     end
     return st
   end

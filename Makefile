@@ -1,0 +1,70 @@
+# The first target is what `make` alone runs. Lines with ## are `make help`.
+GO   ?= go
+TIME ?= 30s
+LINT := $(GO) tool -modfile=tools/go.mod golangci-lint
+
+.PHONY: check
+check: fmt-check arch vet lint test ## all checks, the quick ones first (the default)
+
+.PHONY: run
+run: ## start the service on the embedded store
+	$(GO) run ./cmd/tallygate serve
+
+.PHONY: test
+test: ## all tests, with Redis, race detector, shuffled
+	scripts/install-redis.sh
+	$(GO) test -race -shuffle=on -bench . -benchtime 1x ./...
+
+.PHONY: test-redis
+test-redis: ## only the tests that start Redis servers
+	scripts/install-redis.sh
+	$(GO) test -race -shuffle=on -count=1 $$(scripts/packages-importing.sh internal/redistest)
+
+.PHONY: bench
+bench: ## yardsticks and ours side by side
+	scripts/install-redis.sh
+	$(GO) test -count=1 -v -timeout 30m -run '^TestFigures$$' ./internal/bench -figures
+
+.PHONY: load
+load: ## wrk against a server on the embedded store
+	scripts/load.sh
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for TIME=30s each
+	scripts/fuzz.sh $(TIME)
+
+.PHONY: build
+build: ## the binary, into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/...
+
+.PHONY: generate
+generate: ## generated files; fails if they had drifted
+	scripts/generate.sh
+
+.PHONY: arch
+arch: ## who imports whom, and sizes
+	$(GO) test -count=1 ./internal/arch
+
+.PHONY: vet
+vet: ## go vet
+	$(GO) vet ./...
+
+.PHONY: lint
+lint: ## golangci-lint, built from tools/go.mod
+	$(LINT) run
+
+.PHONY: fix
+fix: ## have the linter mend what it can
+	$(LINT) run --fix
+
+.PHONY: fmt
+fmt: ## rewrite files as the formatters want them
+	$(LINT) fmt
+
+.PHONY: fmt-check
+fmt-check: ## name files that gofmt would change
+	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not formatted (make fmt):"; echo "$$files"; exit 1; fi
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
