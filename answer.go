@@ -43,7 +43,7 @@ func (a *EntryVerdict) read(g *store.Grant, numbers *limit.Limit) {
 	if g.Limit != nil {
 		numbers = g.Limit
 	}
-	a.Counted, a.Source = true, SourceStore
+	a.Counted, a.Source = true, sourceOf(g.Source)
 	a.Limit, a.WindowMS = numbers.Full(), windowMS(numbers, g.NowMS)
 	a.Remaining, a.ResetMS = g.Remaining, g.ResetMS
 	switch {
@@ -53,6 +53,18 @@ func (a *EntryVerdict) read(g *store.Grant, numbers *limit.Limit) {
 	default:
 		a.Allow, a.Reason, a.RetryMS = false, ReasonOverLimit, g.RetryMS
 	}
+}
+
+// sourceOf names who answered.
+func sourceOf(s store.Source) Source {
+	switch s {
+	case store.FromLease:
+		return SourceLease
+	case store.FromDenyCache:
+		return SourceDenyCache
+	case store.FromStore:
+	}
+	return SourceStore
 }
 
 // conclude makes the check's verdict of its entries': the strictest, shadow

@@ -15,6 +15,12 @@ type Config struct {
 	// Store holds the counts. Nil means a store.MemoryStore of this process: fine
 	// for one pod, and not shared with others. The limiter does not close it.
 	Store store.Store
+	// Deadline is how long a check waits for the store at most, behind others that
+	// ask for the same buckets. 0 means 5 ms. It does not shorten the store's own.
+	Deadline time.Duration
+	// LocalEntries bounds the buckets this pod remembers leases and denials of; a
+	// bucket beyond it is asked of the store each time. 0 means 100,000.
+	LocalEntries int
 	// Now is the pod's clock, by which overrides end; counting uses the store's.
 	// Nil means time.Now.
 	Now func() time.Time
@@ -43,6 +49,12 @@ func (c *Config) validate() error {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Deadline < 0 || c.LocalEntries < 0 {
+		return badRequest("/Deadline", "Config.Deadline and Config.LocalEntries are 0 or more")
+	}
+	if c.Deadline == 0 {
+		c.Deadline = 5 * time.Millisecond
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

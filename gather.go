@@ -144,6 +144,7 @@ func (s *scratch) count(i int, now time.Time) error {
 			Limit:    numbers,
 			Shadow:   e.rule.Shadow(),
 			NotFresh: e.rule.NotFresh(e.key, now),
+			Want:     e.rule.Lease(),
 			Pods:     1,
 			MaxCost:  maxCost,
 		})

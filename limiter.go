@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/pod"
 	"github.com/tallygate/tallygate/store"
 )
 
@@ -19,6 +20,9 @@ type Limiter struct {
 	scratch sync.Pool
 	closed  atomic.Bool
 	log     sampled
+	// pod answers from leases and remembered denials, in front of a store that is
+	// not in this process; nil without one.
+	pod *pod.Runner
 }
 
 // New returns a limiter.
@@ -32,12 +36,21 @@ func New(config Config) (*Limiter, error) {
 		log:   sampled{log: config.Log},
 	}
 	l.scratch.New = func() any { return new(scratch) }
-	appender, ok := config.Store.(store.Appender)
-	if !ok {
-		appender = allocating{config.Store}
+	if memory, ok := config.Store.(store.Appender); ok {
+		l.store = memory // as near as a lease would be
+		return l, nil
 	}
-	l.store = appender
+	l.pod = pod.NewRunner(config.Store, config.LocalEntries, config.Deadline)
+	l.store = l.pod
 	return l, nil
+}
+
+// SetPods says how many pods ask the same store, this one included: leases are
+// sized by it. Until then it is 1.
+func (l *Limiter) SetPods(n int64) {
+	if l.pod != nil {
+		l.pod.Pod().SetPods(n)
+	}
 }
 
 // Check decides check and returns the verdict. An error is an [Error]: there is
@@ -50,9 +63,13 @@ func (l *Limiter) Check(ctx context.Context, check Check) (Verdict, error) {
 }
 
 // Close ends the limiter's work: later checks get [ErrClosed], those under way
-// finish. It may be called more than once. What Config named stays open.
+// finish, and leases go back to the store, for which it waits up to two seconds.
+// It may be called more than once. What Config named stays open.
 func (l *Limiter) Close() error {
 	l.closed.Store(true)
+	if l.pod != nil {
+		return l.pod.Close()
+	}
 	return nil
 }
 
@@ -65,14 +82,6 @@ func (l *Limiter) usable(ctx context.Context) error {
 		return &Error{Code: CodeCanceled, Message: "the check was canceled", Err: context.Cause(ctx)}
 	}
 	return nil
-}
-
-// allocating makes an Appender of a store that is none.
-type allocating struct{ store store.Store }
-
-func (a allocating) AppendTake(ctx context.Context, dst []store.Grant, ops []store.Op) ([]store.Grant, error) {
-	grants, err := a.store.Take(ctx, ops)
-	return append(dst, grants...), err
 }
 
 // shortAnswer is the error of a store that broke its contract.

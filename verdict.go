@@ -61,9 +61,11 @@ type Source string
 
 // The sources at work.
 const (
-	SourceStore Source = "store"
-	SourceRule  Source = "rule"
-	SourceNone  Source = "none"
+	SourceStore     Source = "store"
+	SourceLease     Source = "lease"
+	SourceDenyCache Source = "deny_cache"
+	SourceRule      Source = "rule"
+	SourceNone      Source = "none"
 )
 
 // Degraded says why a check was allowed without the store.

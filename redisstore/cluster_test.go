@@ -68,6 +68,31 @@ func TestCLU03_otherSlotDenies(t *testing.T) {
 	}
 }
 
+// TestCLU03_undoIsWhole: a check that another slot denies leaves no lease behind
+// that nobody knows of, and takes back nothing that did not hang on its verdict.
+func TestCLU03_undoIsWhole(t *testing.T) {
+	c := redistest.SharedCluster(t)
+	s := open(t, patient("redis://"+c.Addrs()[0]))
+	for _, l := range []*limit.Limit{slow(50), window(limit.SlidingWindow, 50, time.Hour), window(limit.FixedWindow, 50, time.Hour), window(limit.SlidingLog, 50, time.Hour)} {
+		t.Run(l.Algorithm.String(), func(t *testing.T) {
+			ka, kb := apart(t, c, "whole-"+l.Algorithm.String())
+			leased, added, empty := take("leased", ka, l), take("added", ka, l), take("B", kb, slow(1))
+			leased.Want = 20
+			added.How, added.Cost = store.Add, 10
+			must(t, s, empty)
+			if ok, grants := must(t, s, leased, added, empty); ok || !grants[0].OK {
+				t.Fatalf("grants = %+v, want the first ok and the last denied", grants)
+			}
+			leased.Want = 0
+			eventually(t, time.Second, "all of the take back", func() bool { return left(t, s, leased) == 50 })
+			added.How = store.Take
+			if got := left(t, s, added); got != 40 {
+				t.Errorf("%d left where 10 of 50 were added, want 40", got)
+			}
+		})
+	}
+}
+
 func TestSEC13_loginRulesAreIndependent(t *testing.T) {
 	c := redistest.SharedCluster(t)
 	s := open(t, patient("redis://"+c.Addrs()[0]))

@@ -93,10 +93,10 @@ func (c *Config) validate() error {
 // options turns the configuration into the client's.
 func (c *Config) options() (rueidis.ClientOption, error) {
 	o := rueidis.ClientOption{
-		Dialer:            net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive},
-		ConnWriteTimeout:  writeTimeout,
-		DisableCache:      true, // a bucket changes with every call
-		DisableRetry:      true, // a call whose reply was lost may have run
+		Dialer:            net.Dialer{Timeout: dialTimeout, KeepAlive: max(keepAlive, c.Deadline)},
+		ConnWriteTimeout:  max(writeTimeout, c.Deadline), // no connection is given up under a call that may still wait
+		DisableCache:      true,                          // a bucket changes with every call
+		DisableRetry:      true,                          // a call whose reply was lost may have run
 		ClientSetInfo:     rueidis.DisableClientSetInfo,
 		ClientName:        "tallygate",
 		PipelineMultiplex: 1,

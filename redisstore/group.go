@@ -79,7 +79,9 @@ func (s *Store) takeGroups(ctx context.Context, ops []store.Op, deadline time.Ti
 	return grants, nil
 }
 
-// undo queues the receipts of groups that were spent in vain.
+// undo queues the receipts of groups that were spent in vain, and returns the
+// leases that came with them: nobody is told of those, and a window would count
+// them to its end. What an op did unconditionally stays.
 func (s *Store) undo(groups []group) {
 	for i := range groups {
 		g := &groups[i]
@@ -90,12 +92,21 @@ func (s *Store) undo(groups []group) {
 		}
 		undos := make([]store.Op, 0, len(g.ops))
 		for j := range grants {
-			if r := grants[j].Receipt; r.Cost > 0 {
-				undos = append(undos, store.Op{Bucket: g.ops[j].Bucket, Limit: g.ops[j].Limit, How: store.Undo, Receipt: r})
+			if op := &g.ops[j]; op.How == store.Take && grants[j].Receipt.Cost > 0 {
+				undos = append(undos, undoOf(op, &grants[j]))
 			}
 		}
 		if len(undos) > 0 {
 			s.undoer.queue(undos)
 		}
 	}
+}
+
+// undoOf is the op that takes back all that a take was granted.
+func undoOf(op *store.Op, g *store.Grant) store.Op {
+	undo := store.Op{Bucket: op.Bucket, Limit: op.Limit, How: store.Undo, Receipt: g.Receipt}
+	if g.Lease > 0 {
+		undo.Reports = []store.Report{{Generation: g.Generation, Back: g.Lease}}
+	}
+	return undo
 }

@@ -203,6 +203,8 @@ func (d *decoder) ruleField(r *Rule, m member) bool {
 	case "counting":
 		r.Counting = Counting(d.word(m, countings()))
 		d.countingAtWork(r.Counting)
+	case "max_lease":
+		r.MaxLease = d.whole(m, 1, maxMaxLease)
 	default:
 		return false
 	}

@@ -22,6 +22,7 @@ type ruleJSON struct {
 	Mode       Mode     `json:"mode,omitempty"`
 	FailMode   FailMode `json:"fail_mode,omitempty"`
 	Counting   Counting `json:"counting,omitempty"`
+	MaxLease   int64    `json:"max_lease,omitempty"`
 	Supersedes []string `json:"supersedes,omitempty"`
 }
 
@@ -54,7 +55,7 @@ func (r Rule) MarshalJSON() ([]byte, error) {
 		ID: r.ID, Domain: r.Domain, Description: r.Description, Owner: r.Owner,
 		Match: r.Match, CoversAll: r.CoversAll, Identity: r.Identity, Action: r.Action,
 		numbersJSON: r.Numbers.json(), MaxCost: r.MaxCost,
-		Mode: r.Mode, FailMode: r.FailMode, Counting: r.Counting, Supersedes: r.Supersedes,
+		Mode: r.Mode, FailMode: r.FailMode, Counting: r.Counting, MaxLease: r.MaxLease, Supersedes: r.Supersedes,
 	}
 	if r.Algorithm != 0 {
 		out.Algorithm = r.Algorithm.String()

@@ -11,8 +11,6 @@ import (
 // there.
 func (d *decoder) laterField(m member) bool {
 	switch m.name {
-	case "max_lease":
-		d.whole(m, 1, 1_000_000)
 	case "sync_ms":
 		d.whole(m, 20, 100)
 	case "replicas":

@@ -36,6 +36,8 @@ type Rule struct {
 	Mode     Mode
 	FailMode FailMode
 	Counting Counting
+	// MaxLease is the most tokens one lease may hold: 1 to 1,000,000, 0 means 1,000.
+	MaxLease int64
 
 	// At is where the rule was written, for problems; zero if nowhere.
 	At Position

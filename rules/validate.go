@@ -51,6 +51,7 @@ func (rep *report) counted(r *Rule) *limit.Limit {
 	if r.Counting != "" && rep.oneOf("counting", string(r.Counting), countings()...) {
 		rep.countingAtWork(r.Counting)
 	}
+	rep.lease(r)
 	if r.MaxCost != 0 && !rep.inRange("max_cost", r.MaxCost, 1, limit.MaxCost) {
 		return nil
 	}
@@ -73,6 +74,17 @@ func (rep *report) counted(r *Rule) *limit.Limit {
 	return l
 }
 
+// lease checks max_lease, which only a rule that leases has.
+func (rep *report) lease(r *Rule) {
+	switch {
+	case r.MaxLease == 0:
+	case r.Counting == CountingExact || r.Algorithm == limit.SlidingLog:
+		rep.add("max_lease", num(r.MaxLease), "is only for counting lease, and a sliding_log leases nothing", "remove it")
+	default:
+		rep.inRange("max_lease", r.MaxLease, 1, maxMaxLease)
+	}
+}
+
 // uncounted refuses what only a rule that counts has.
 func (rep *report) uncounted(r *Rule, action Action) {
 	given := append(r.fields(),
@@ -81,6 +93,7 @@ func (rep *report) uncounted(r *Rule, action Action) {
 		field{name: "max_cost", given: r.MaxCost != 0},
 		field{name: "fail_mode", given: r.FailMode != ""},
 		field{name: "counting", given: r.Counting != ""},
+		field{name: "max_lease", given: r.MaxLease != 0},
 	)
 	for _, f := range given {
 		if f.given {

@@ -142,8 +142,23 @@ type Grant struct {
 	// NowMS is the store's clock at the decision, in ms of the UTC epoch.
 	NowMS int64
 
+	// Source says who answered; a store leaves it at FromStore.
+	Source Source
+
 	// Limit is the numbers that decided: Op.Limit unless the bucket has newer.
 	Limit *limit.Limit
 	// Receipt undoes what this op spent; zero if it spent nothing.
 	Receipt Receipt
 }
+
+// Source says who answered an op: the store, or a pod by itself.
+type Source uint8
+
+const (
+	// FromStore is the answer of the store, now.
+	FromStore Source = iota
+	// FromLease is paid for by tokens the pod had leased.
+	FromLease
+	// FromDenyCache is a denial the pod remembers.
+	FromDenyCache
+)

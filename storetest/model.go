@@ -223,12 +223,12 @@ func checkLimit(l *limit.Limit) error {
 		return errNumbers
 	case l.Algorithm == limit.TokenBucket:
 		if l.Rate < 1 || l.Rate > limit.MaxNumber || l.PeriodMS < 1 || l.PeriodMS > limit.MaxPeriodMS ||
-			l.Burst < 1 || l.Burst > limit.MaxExact/l.PeriodMS || l.Burst*l.PeriodMS/l.Rate > limit.MaxWindowMS {
+			l.Burst < 1 || l.Burst > min(limit.MaxNumber, limit.MaxExact/l.PeriodMS) || (l.Burst*l.PeriodMS-1)/l.Rate >= limit.MaxWindowMS {
 			return errNumbers
 		}
 		return nil
 	case l.Capacity < 1, l.Capacity > limit.MaxNumber, l.Calendar == nil && (l.WindowMS < 1 || l.WindowMS > limit.MaxWindowMS),
-		l.Calendar == nil && l.Capacity > limit.MaxExact/l.WindowMS, (l.Align == limit.AlignCalendar) != (l.Calendar != nil):
+		l.Algorithm == limit.SlidingWindow && l.Capacity > limit.MaxExact/l.WindowMS, (l.Align == limit.AlignCalendar) != (l.Calendar != nil):
 		return errNumbers
 	case l.Algorithm == limit.SlidingWindow && l.WindowMS > limit.MaxSlidingWindowMS,
 		l.Algorithm == limit.SlidingLog && l.Capacity > limit.MaxLogLimit:

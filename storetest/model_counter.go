@@ -187,7 +187,7 @@ func (c *counter) add(now, cost, id int64) {
 	case limit.SlidingLog:
 		c.spend(now, min(cost, c.left(now)), id)
 	default:
-		c.cur = min(c.cur+cost, limit.MaxExact/(c.end-c.start))
+		c.cur = min(c.cur+cost, most(c.l, c.end-c.start))
 	}
 }
 

@@ -58,5 +58,14 @@ func (c *counter) convertWindow(l *limit.Limit, now int64) {
 	}
 	used := ceilRat(c.estimate(now))
 	c.place(l, now)
-	c.cur = min(used, limit.MaxExact/(c.end-c.start))
+	c.cur = min(used, most(l, c.end-c.start))
+}
+
+// most is the largest count of a window: a sliding one's times its length is at
+// most 2^53, a fixed one's is 100 of the largest limits.
+func most(l *limit.Limit, length int64) int64 {
+	if l.Algorithm == limit.FixedWindow {
+		return 100 * limit.MaxNumber
+	}
+	return limit.MaxExact / length
 }

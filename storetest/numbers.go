@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"time"
+
 	"github.com/tallygate/tallygate/limit"
 	"github.com/tallygate/tallygate/store"
 )
@@ -16,6 +18,8 @@ func numberCases() []testCase {
 		{name: "a look does not convert", run: lookDoesNotConvert},
 		{name: "another algorithm keeps what is left", run: otherAlgorithm},
 		{name: "REL-08 another window length carries the count", clock: true, run: otherLength},
+		{name: "an older calendar does not place newer windows", clock: true, run: olderCalendar},
+		{name: "a count at its bound is carried exactly", clock: true, run: largestCount},
 		{name: "time before a change refills at the slower rate", clock: true, run: slowerRate},
 		{name: "a fraction is kept in another period", clock: true, run: fractionKept},
 		{name: "a store that lost count starts with one cost", run: notFresh},
@@ -137,6 +141,42 @@ func otherLength(s *subject) {
 	s.checks(s.op("sliding", minute, 1), 10)
 	s.wait(60_000 + 30_001) // 10 × 29,999/60,000 still count: 5, rounded up
 	want(s, "remaining in a longer window", s.left(s.op("sliding", longer, 0)), 5)
+}
+
+// olderCalendar: a pod that still has the month's rule must not stretch the day's
+// window to a month, in which everybody else would be denied.
+func olderCalendar(s *subject) {
+	calendar := func(unit limit.Unit, revision int64) *limit.Limit {
+		return &limit.Limit{
+			Algorithm: limit.FixedWindow, Capacity: 3, Revision: revision,
+			Align: limit.AlignCalendar, Calendar: limit.NewCalendar(unit, time.UTC),
+		}
+	}
+	older, newer := s.op("calendar", calendar(limit.Month, 2), 1), s.op("calendar", calendar(limit.Day, 4), 1)
+	s.align(limit.DayMS)
+	want(s, "allowed on the first day", s.checks(newer, 4), 3)
+	s.wait(limit.DayMS)
+	g := s.one(older)
+	want(s, "ok on the second day", g.OK, true)
+	want(s, "reset", g.ResetMS, limit.DayMS)
+	want(s, "allowed on the second day", s.checks(newer, 3), 2)
+	s.wait(limit.DayMS)
+	want(s, "allowed on the third day", s.checks(newer, 4), 3)
+}
+
+// largestCount: what counts × the window's length is 2^53, and rounding it up to
+// whole tokens must not go beyond, where a double skips every other number.
+func largestCount(s *subject) {
+	const length = 1 << 20
+	old := window(limit.SlidingWindow, limit.MaxExact/length, length)
+	op := s.op("rule", old, limit.MaxCost)
+	s.align(length)
+	for range old.Capacity/limit.MaxCost + 1 {
+		s.how(store.Add, op)
+	}
+	s.wait(length)
+	shorter := at(2, window(limit.SlidingWindow, old.Capacity+5, length/2))
+	want(s, "remaining", s.left(s.op("rule", shorter, 0)), 5)
 }
 
 func slowerRate(s *subject) {

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"fmt"
+
 	"github.com/tallygate/tallygate/limit"
 	"github.com/tallygate/tallygate/store"
 )
@@ -11,6 +13,7 @@ func refuseCases() []testCase {
 	return []testCase{
 		{name: "CST-02 costs out of bounds", run: refusesCosts},
 		{name: "OVF-07 OVF-10 numbers out of bounds", run: refusesNumbers},
+		{name: "OVF-02 numbers at their bounds are taken", run: takesLargest},
 		{name: "a bucket named twice", run: refusesTwins},
 		{name: "too many ops", run: refusesTooMany},
 		{name: "TTL-04 a bad op spoils no other", run: badOpSpoilsNothing},
@@ -70,6 +73,26 @@ func refusesNumbers(s *subject) {
 		{Algorithm: limit.FixedWindow, Capacity: 1, Align: limit.AlignCalendar},
 	} {
 		s.refused("numbers", s.op("rule", l, 1))
+	}
+}
+
+// takesLargest is the other side: what the bounds allow is counted to the token.
+func takesLargest(s *subject) {
+	for i, l := range []*limit.Limit{
+		{Algorithm: limit.TokenBucket, Rate: limit.MaxNumber, PeriodMS: 1, Burst: limit.MaxNumber},
+		{Algorithm: limit.TokenBucket, Rate: 1_000_000, PeriodMS: limit.MaxPeriodMS, Burst: limit.MaxExact / limit.MaxPeriodMS},
+		window(limit.SlidingWindow, limit.MaxExact/limit.MaxSlidingWindowMS, limit.MaxSlidingWindowMS),
+		window(limit.FixedWindow, limit.MaxNumber, limit.DayMS),
+		window(limit.FixedWindow, limit.MaxNumber, limit.MaxWindowMS),
+		window(limit.SlidingLog, limit.MaxLogLimit, limit.MaxWindowMS),
+	} {
+		op := s.op(fmt.Sprint("rule-", i), l, min(limit.MaxCost, l.Full()/4))
+		g := s.one(op)
+		want(s, l.String()+" ok", g.OK, true)
+		want(s, l.String()+" remaining", g.Remaining, l.Full()-op.Cost)
+		if l.Algorithm != limit.TokenBucket { // some refill within a millisecond
+			want(s, l.String()+" remaining after an add", s.how(store.Add, op).Remaining, l.Full()-2*op.Cost)
+		}
 	}
 }
 

@@ -66,6 +66,7 @@ type service struct {
 	url            string
 	client         *http.Client
 	signals        chan os.Signal
+	reloads        chan os.Signal
 	exited         chan int
 	stdout, stderr *buffer
 	clock          *clock
@@ -88,12 +89,12 @@ func serveAt(t testing.TB, args ...string) *service {
 	t.Helper()
 	s := &service{
 		client:  &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second},
-		signals: make(chan os.Signal, 8), exited: make(chan int, 1),
+		signals: make(chan os.Signal, 8), reloads: make(chan os.Signal, 8), exited: make(chan int, 1),
 		stdout: new(buffer), stderr: new(buffer), clock: newClock(),
 	}
 	listening := make(chan string, 1)
 	m := &tallygate.Main{
-		Signals: s.signals, Now: s.clock.now,
+		Signals: s.signals, Reloads: s.reloads, Now: s.clock.now,
 		Listening: func(address string) { listening <- address },
 	}
 	args = append([]string{"serve", "--http", "127.0.0.1:0"}, args...)
@@ -136,7 +137,7 @@ func (s *service) reload(t testing.TB, rules string) {
 	t.Helper()
 	before := strings.Count(s.stderr.String(), "rules reloaded")
 	write(t, s.rules, rules)
-	s.signals <- syscall.SIGHUP
+	s.reloads <- syscall.SIGHUP
 	eventually(t, "reload", func() bool { return strings.Count(s.stderr.String(), "rules reloaded") > before })
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/cobra"
 )
@@ -127,7 +128,7 @@ type member struct {
 func readMap(path string, data []byte) ([]member, error) {
 	file, err := parser.ParseBytes(bytes.TrimPrefix(data, []byte("\ufeff")), 0)
 	if err != nil {
-		return nil, usagef("%s: %w", path, err)
+		return nil, badYAML(path, err)
 	}
 	var members []member
 	for _, doc := range file.Docs {
@@ -143,18 +144,33 @@ func readMap(path string, data []byte) ([]member, error) {
 		}
 		for _, node := range nodes {
 			at := node.Key.GetToken().Position
-			value, ok := node.Value.(ast.ScalarNode)
-			if !ok {
-				return nil, usagef("%s:%d:%d: %s is one plain value", path, at.Line, at.Column, node.Key)
-			}
 			m := member{key: node.Key.String(), line: at.Line, column: at.Column}
-			if _, empty := value.(*ast.NullNode); !empty {
+			switch value := node.Value.(type) {
+			case *ast.NullNode:
+			case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
 				m.value = value.GetToken().Value
+			default: // the token of a block, tag or anchor is its sign: a secret would be "|"
+				return nil, usagef("%s:%d:%d: %s is one plain value on its line", path, at.Line, at.Column, node.Key)
 			}
 			members = append(members, m)
 		}
 	}
 	return members, nil
+}
+
+// badYAML says where a file is no YAML, without the lines around it that the
+// parser shows: they may hold a secret.
+func badYAML(path string, err error) error {
+	var at interface {
+		GetMessage() string
+		GetToken() *token.Token
+	}
+	if !errors.As(err, &at) || at.GetToken() == nil {
+		return usagef("%s: is no YAML", path)
+	}
+	position := at.GetToken().Position
+	message, _, _ := strings.Cut(at.GetMessage(), "\n")
+	return usagef("%s:%d:%d: %s", path, position.Line, position.Column, message)
 }
 
 // loadEnv reads the environment. A misspelt variable must not pass for a default.

@@ -17,10 +17,18 @@ import (
 )
 
 func main() {
-	// Room for a reload and two stops: a signal must not be lost while another is
-	// being handled.
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	m := &Main{Signals: signals}
+	stops, reloads := Notify()
+	m := &Main{Signals: stops, Reloads: reloads}
 	os.Exit(m.Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
+}
+
+// Notify has the process's signals sent to two channels, from now on. They are
+// apart so that a storm of reloads, each of which may take seconds, leaves no
+// stop without room: what finds none is lost.
+func Notify() (stops, reloads <-chan os.Signal) {
+	stop := make(chan os.Signal, 2)   // the second one stops at once
+	reload := make(chan os.Signal, 1) // one more reload sees all changes before it
+	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
+	signal.Notify(reload, syscall.SIGHUP)
+	return stop, reload
 }

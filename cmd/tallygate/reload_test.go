@@ -158,7 +158,7 @@ func TestReloadOfNothing(t *testing.T) {
 	if err := os.Remove(s.rules); err != nil {
 		t.Fatal(err)
 	}
-	s.signals <- syscall.SIGHUP
+	s.reloads <- syscall.SIGHUP
 	eventually(t, "log", func() bool { return strings.Contains(s.stderr.String(), "rules stay as they were") })
 	if r := s.ask(t, "r", 1); r.Verdict != "allow" {
 		t.Errorf("%+v", r)

@@ -22,8 +22,9 @@ const (
 // Main is the program. The zero value is ready; the fields are what the process
 // around it, or a test, decides.
 type Main struct {
-	// Signals stop (SIGINT, SIGTERM) and reload (SIGHUP) serve. Nil means none.
-	Signals <-chan os.Signal
+	// Signals stop serve (SIGINT, SIGTERM), Reloads has it read its rules again
+	// (SIGHUP). Nil means none. See Notify.
+	Signals, Reloads <-chan os.Signal
 	// Now is the clock of the pod and of the memory store. Nil means time.Now.
 	Now func() time.Time
 	// Listening is called with the address once serve answers on it.

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,7 +70,7 @@ func (m *Main) serve(ctx context.Context, v *values, stdout, stderr io.Writer) (
 	}
 	defer func() { err = errors.Join(err, closer.Close()) }()
 
-	limiter, err := tallygate.New(tallygate.Config{Rules: watcher, Store: counts, Now: m.Now, Log: log})
+	limiter, err := tallygate.New(tallygate.Config{Rules: watcher, Store: counts, Deadline: v.Duration("store-deadline"), Now: m.Now, Log: log})
 	if err != nil {
 		return err
 	}
@@ -125,18 +124,16 @@ func (m *Main) run(ctx context.Context, srv *server.Server, listener net.Listene
 		select {
 		case err := <-done:
 			return err
+		case <-m.Reloads:
+			reload(ctx, watcher, log)
 		case signal := <-m.Signals:
-			switch {
-			case signal == syscall.SIGHUP:
-				reload(ctx, watcher, log)
-			case stopping:
+			if stopping {
 				log.Warn("stopping at once")
 				return errors.Join(errors.New("stopped before all requests were answered"), srv.Close(), <-done)
-			default:
-				log.Info("stopping; once more stops at once", "signal", signal.String())
-				stopping = true
-				stop()
 			}
+			log.Info("stopping; once more stops at once", "signal", signal.String())
+			stopping = true
+			stop()
 		}
 	}
 }

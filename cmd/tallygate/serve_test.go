@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	tallygate "github.com/tallygate/tallygate/cmd/tallygate"
 	"github.com/tallygate/tallygate/rules/yaml"
 )
 
@@ -126,6 +128,34 @@ func TestSignals(t *testing.T) {
 	busy.signals <- syscall.SIGINT
 	if code := busy.wait(t); code != 1 || !strings.Contains(busy.stderr.String(), "stopped before all requests were answered") {
 		t.Errorf("exit %d: %s", code, busy.stderr)
+	}
+}
+
+// A storm of SIGHUP takes no room from SIGTERM: a signal that finds none is lost.
+func TestNotify(t *testing.T) {
+	stops, reloads := tallygate.Notify()
+	defer signal.Reset(syscall.SIGTERM, syscall.SIGINT) // not SIGHUP: a late one would end the tests
+	kill := func(s syscall.Signal) {
+		if err := syscall.Kill(syscall.Getpid(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		kill(syscall.SIGHUP)
+	}
+	for _, want := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		kill(want)
+		select {
+		case got := <-stops:
+			if got != want {
+				t.Fatalf("%v, want %v", got, want)
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatalf("%v is lost", want)
+		}
+	}
+	if got := <-reloads; got != syscall.SIGHUP {
+		t.Errorf("%v, want SIGHUP", got)
 	}
 }
 

@@ -60,6 +60,12 @@ func TestSettingsRefused(t *testing.T) {
 		{"twice in file", "drain: 1s\ndrain: 2s\n", nil, nil, "drain"},
 		{"wrong in file", "drain: 1s\nmax_inflight: many\n", nil, nil, `FILE:2:1: max_inflight: "many" is no whole number from 1 to 1000000`},
 		{"nested in file", "store:\n  url: memory\n", nil, nil, "FILE:1:1: store is one plain value"},
+		{"block in file", "key_hash: |\n  s3cret\n", nil, nil, "FILE:1:1: key_hash is one plain value"},
+		{"folded in file", "key_hash: >-\n  s3cret\n", nil, nil, "FILE:1:1: key_hash is one plain value"},
+		{"anchor in file", "pod_id: &a s3cret\n", nil, nil, "FILE:1:1: pod_id is one plain value"},
+		{"alias in file", "http: &a :1\npod_id: *a\n", nil, nil, "FILE:1:1: http is one plain value"},
+		{"tag in file", "pod_id: !!str s3cret\n", nil, nil, "FILE:1:1: pod_id is one plain value"},
+		{"no YAML beside a secret", "key_hash: s3cret\nhttp: [\n", nil, nil, "FILE:2:7: "},
 		{"list as file", "- http\n", nil, nil, "FILE: settings are lines of name: value"},
 		{"no YAML", "a: [\n", nil, nil, "FILE"},
 		{"unknown in environment", "", []string{"TALLYGATE_STORE_DEADLIN=5ms"}, nil, `unknown setting TALLYGATE_STORE_DEADLIN; did you mean "TALLYGATE_STORE_DEADLINE"?`},
@@ -90,6 +96,9 @@ func TestSettingsRefused(t *testing.T) {
 			code, _, stderr := run(t, test.env, append([]string{"config", "print", "--config", file}, test.args...)...)
 			if code != 2 || !strings.Contains(strings.ReplaceAll(stderr, file, "FILE"), test.want) {
 				t.Errorf("exit %d, %q\nwant 2, %q", code, stderr, test.want)
+			}
+			if strings.Contains(stderr, "s3cret") {
+				t.Errorf("%q shows a secret", stderr)
 			}
 		})
 	}

@@ -48,8 +48,9 @@ local function windows()
   end
 
   local function used(w)
-    local length = w.stop - w.start
-    return w.cur + div(weight(w) + length - 1, length)
+    local over, length = weight(w), w.stop - w.start
+    local whole = div(over, length)
+    return w.cur + whole + (whole * length < over and 1 or 0)
   end
 
   local function left(w)

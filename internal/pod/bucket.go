@@ -1,0 +1,137 @@
+package pod
+
+import (
+	"time"
+
+	"github.com/tallygate/tallygate/limit"
+	"github.com/tallygate/tallygate/store"
+)
+
+// bucket is what a pod knows of one bucket. All of it is bound to the numbers it
+// was learnt under: other numbers forget it, and what is left of leases goes back.
+type bucket struct {
+	limit  *limit.Limit
+	leases held
+	denial denial
+	demand demand
+	view   view
+	// size is the last lease, of which a fifth left makes the pod ask for more;
+	// toppingUp says that it already does.
+	size      int64
+	toppingUp bool
+	// pauseNS is until when the pod does not ask for more of a bucket it found
+	// empty: others ask too, and each asking for a token or two would cost the
+	// store more than all the tokens are worth.
+	pauseNS int64
+	// flights counts the flights under way for a set with this bucket in it.
+	flights int32
+}
+
+// topUpAt is the part of a lease below which the pod asks for the next one, and
+// smallLease what is too small to bother.
+const (
+	topUpAt    = 5 // one fifth
+	smallLease = 5
+)
+
+// bind makes the bucket count by l. It reports whether it does: a check that
+// began before the numbers changed finds them newer than its own.
+func (b *bucket) bind(l *limit.Limit) bool {
+	if b.limit == l {
+		return true
+	}
+	if b.limit != nil {
+		if l.Revision < b.limit.Revision {
+			return false
+		}
+		if l.Revision > b.limit.Revision || !b.limit.Same(l) {
+			b.leases.release()
+			b.denial, b.view, b.pauseNS, b.size = denial{}, view{}, 0, 0
+		}
+	}
+	b.limit = l
+	return true
+}
+
+// droppable reports whether forgetting the bucket loses nothing.
+func (b *bucket) droppable(now int64) bool {
+	return b.flights == 0 && !b.toppingUp && now >= b.denial.untilNS && b.leases.idle() &&
+		now/int64(demandSpan) > b.demand.slot+1
+}
+
+// low reports whether a background call should fetch the next lease.
+func (b *bucket) low(now int64) bool {
+	return b.size >= smallLease && !b.toppingUp && now >= b.pauseNS && b.leases.tokens(now)*topUpAt < b.size
+}
+
+// learn takes in what the store said of a take that was asked at askedNS.
+func (b *bucket) learn(now, askedNS int64, op *store.Op, g *store.Grant, spent bool) {
+	if g.Skipped {
+		return
+	}
+	if spent && g.Lease > 0 {
+		b.leases.grant(g.Generation, g.Lease, askedNS+g.LeaseMS*ms)
+		b.size = g.Lease
+	}
+	if op.Limit != b.limit {
+		b.leases.release() // other numbers came into force while the call was under way
+		return
+	}
+	b.view = view{known: true, remaining: g.Remaining + b.leases.tokens(now), atNS: now}
+	switch {
+	case !g.OK:
+		b.denial.note(now, askedNS, op.Cost, g.RetryMS, g.Never)
+		b.rest(now, 0)
+	case spent && g.Remaining == 0:
+		b.rest(now, op.Cost+g.Queue+g.Lease)
+	}
+}
+
+// restFor is how long a pod leaves an empty bucket alone.
+const restFor = 4 * time.Millisecond
+
+// rest leaves an empty bucket alone for a while, unless the call brought more than
+// this pod's part of that time's refill: then it is the pod the traffic comes to.
+// No longer than a quarter of what fills the bucket, or refill would be lost.
+func (b *bucket) rest(now, brought int64) {
+	l := b.limit
+	if l.Algorithm != limit.TokenBucket {
+		return
+	}
+	pause := min(restFor, time.Duration(l.Burst*l.PeriodMS/l.Rate)*time.Millisecond/4)
+	if refill := l.Rate * int64(pause) / (l.PeriodMS * int64(time.Millisecond)); brought > refill/8 {
+		return
+	}
+	b.pauseNS = now + int64(pause)
+}
+
+// view is what the store last said is left, and what this pod spent since.
+type view struct {
+	known     bool
+	remaining int64
+	spent     int64
+	atNS      int64
+}
+
+// left is what a local answer says is left: the store's value, less what this pod
+// spent since, plus what came back.
+func (b *bucket) left(now int64) int64 {
+	l, v := b.limit, &b.view
+	left := v.remaining - v.spent
+	if l.Algorithm == limit.TokenBucket {
+		elapsed := min((now-v.atNS)/int64(time.Millisecond), l.Burst*l.PeriodMS/l.Rate+1)
+		left += elapsed * l.Rate / l.PeriodMS
+	}
+	return max(0, min(left, l.Full()))
+}
+
+// resetMS is the time to full by what is left; for windows the store knows better,
+// and the local answer says the window's length at most.
+func (b *bucket) resetMS(now int64) int64 {
+	l := b.limit
+	if l.Algorithm != limit.TokenBucket {
+		return l.WindowMS
+	}
+	missing := (l.Burst - b.left(now)) * l.PeriodMS
+	return (missing + l.Rate - 1) / l.Rate
+}

@@ -1,0 +1,43 @@
+package pod
+
+import "time"
+
+// maxDenial is how long a denial is believed at most: a raised override or a
+// reset must not wait for the end of a day's quota.
+const maxDenial = 10 * time.Second
+
+// denial is a "no" of the store: until then, a cost of at least so much does not
+// fit. It says nothing about smaller costs.
+type denial struct {
+	cost    int64
+	untilNS int64
+	never   bool // no waiting helps, until the numbers change
+}
+
+// covers reports whether the store would say no to cost.
+func (d *denial) covers(now, cost int64) bool {
+	return now < d.untilNS && cost >= d.cost && d.cost > 0
+}
+
+// note remembers that the store denied cost and told to wait retryMS from askedNS,
+// the time before the call was sent. A denial of a smaller cost says more; a later
+// one of a larger cost replaces it only when that has ended.
+func (d *denial) note(now, askedNS, cost, retryMS int64, never bool) {
+	until := askedNS + retryMS*int64(time.Millisecond)
+	if longest := now + int64(maxDenial); never || until > longest {
+		until = longest
+	}
+	if now < d.untilNS && d.cost <= cost && d.untilNS >= until {
+		return
+	}
+	*d = denial{cost: cost, untilNS: until, never: never}
+}
+
+// retryMS is what is left to wait, rounded up.
+func (d *denial) retryMS(now int64) int64 {
+	if d.never {
+		return 0
+	}
+	ms := int64(time.Millisecond)
+	return max(1, (d.untilNS-now+ms-1)/ms)
+}

@@ -1,0 +1,123 @@
+package pod
+
+import (
+	"time"
+
+	"github.com/tallygate/tallygate/store"
+)
+
+// giveBackBefore is how long before its end a lease stops being spent and what is
+// left of it goes back: a report that comes after the end is ignored, and the
+// tokens would be lost to the customer until they refill.
+const giveBackBefore = 60 * time.Millisecond
+
+// lease is tokens paid for in the store, of one generation.
+type lease struct {
+	generation int64
+	tokens     int64 // still to be spent
+	spent      int64 // since the last report
+	back       int64 // to be returned
+	endsNS     int64 // when it may no longer be spent
+}
+
+// held is the leases of one bucket: of two generations at most, the older one
+// first, which is spent first.
+type held [2]lease
+
+// tokens returns what may be spent now.
+func (h *held) tokens(now int64) int64 {
+	var sum int64
+	for i := range h {
+		if now < h[i].endsNS {
+			sum += h[i].tokens
+		}
+	}
+	return sum
+}
+
+// spend takes cost, which tokens said is there.
+func (h *held) spend(now, cost int64) {
+	for i := range h {
+		l := &h[i]
+		if now >= l.endsNS {
+			continue
+		}
+		n := min(cost, l.tokens)
+		l.tokens -= n
+		l.spent += n
+		cost -= n
+	}
+}
+
+// refund undoes a spend of which nothing came: as far as its lease still lives
+// and has not been reported, the newest first.
+func (h *held) refund(now, cost int64) {
+	for i := len(h) - 1; i >= 0; i-- {
+		l := &h[i]
+		n := min(cost, l.spent)
+		l.spent -= n
+		cost -= n
+		if now < l.endsNS {
+			l.tokens += n
+		} else {
+			l.back += n
+		}
+	}
+}
+
+// grant adds a lease that may be spent until endsNS.
+func (h *held) grant(generation, tokens, endsNS int64) {
+	newest := &h[1]
+	if newest.generation != generation {
+		// What the generation before last still has is past its end, or soon.
+		h[0] = *newest
+		*newest = lease{generation: generation}
+	}
+	newest.tokens += tokens
+	// Leases of one generation end together, but later ones may be shorter.
+	if newest.endsNS == 0 || endsNS < newest.endsNS {
+		newest.endsNS = endsNS
+	}
+}
+
+// expire moves what has ended, or soon will, to what goes back.
+func (h *held) expire(now int64) {
+	for i := range h {
+		if l := &h[i]; l.tokens > 0 && now >= l.endsNS-int64(giveBackBefore) {
+			l.back += l.tokens
+			l.tokens = 0
+		}
+	}
+}
+
+// release gives up all tokens: they go back with the next report.
+func (h *held) release() {
+	for i := range h {
+		h[i].back += h[i].tokens
+		h[i].tokens = 0
+	}
+}
+
+// report takes out what the store should know. It is handed out once: a report
+// that was lost must not be sent again, since it may have arrived.
+func (h *held) report(dst []store.Report) []store.Report {
+	for i := range h {
+		l := &h[i]
+		if l.spent == 0 && l.back == 0 {
+			continue
+		}
+		dst = append(dst, store.Report{Generation: l.generation, Spent: l.spent, Back: l.back})
+		l.spent, l.back = 0, 0
+	}
+	return dst
+}
+
+// idle reports whether there is nothing to spend and nothing to tell.
+func (h *held) idle() bool {
+	for i := range h {
+		if h[i].tokens != 0 || h[i].spent != 0 || h[i].back != 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,162 @@
+package pod
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/keyed"
+	"github.com/tallygate/tallygate/store"
+)
+
+// DefaultEntries bounds the buckets a pod remembers.
+const DefaultEntries = 100_000
+
+// Pod is the local state of one pod. Create it with New.
+type Pod struct {
+	buckets *keyed.Table[bucket]
+	pods    atomic.Int64
+
+	mu      sync.Mutex // guards what follows; buckets are locked after it, never before
+	flights map[string]*flight
+	// endings are the buckets whose leases end, by slot of TickEvery; ticked is the
+	// next slot to look at.
+	endings map[int64][]ending
+	ticked  int64
+	// surplus is what goes back since nobody took it.
+	surplus []store.Op
+}
+
+// New returns a pod that remembers at most so many buckets from now on; 0 means
+// DefaultEntries.
+func New(now int64, entries int) *Pod {
+	if entries == 0 {
+		entries = DefaultEntries
+	}
+	p := &Pod{
+		buckets: keyed.New[bucket](entries),
+		flights: map[string]*flight{},
+		endings: map[int64][]ending{},
+	}
+	p.pods.Store(1)
+	p.ticked = now / int64(TickEvery)
+	return p
+}
+
+// SetPods says how many pods are alive, this one included.
+func (p *Pod) SetPods(n int64) { p.pods.Store(max(1, n)) }
+
+// Pods returns how many pods are alive.
+func (p *Pod) Pods() int64 { return p.pods.Load() }
+
+// Entries returns how many buckets the pod remembers.
+func (p *Pod) Entries() int { return p.buckets.Len() }
+
+// Call is a call of the store to be made. Its answer goes to Reply.
+type Call struct {
+	Ops     []store.Op
+	askedNS int64
+	// flight is who waits for the answer; nil for a call in the background.
+	flight *flight
+	// topUp says that the call fetches leases before they are used up, and triggers
+	// which spends it pays for, by op.
+	topUp    bool
+	triggers []trigger
+}
+
+// flightName names a set of buckets.
+func flightName(ops []store.Op) string {
+	if len(ops) == 1 {
+		b := &ops[0].Bucket
+		return b.Domain + "\x00" + b.Rule + "\x00" + b.Key
+	}
+	var s strings.Builder
+	for i := range ops {
+		b := &ops[i].Bucket
+		for _, part := range []string{b.Domain, b.Rule, b.Key} {
+			s.WriteString(strconv.Itoa(len(part)))
+			s.WriteByte(':')
+			s.WriteString(part)
+		}
+	}
+	return s.String()
+}
+
+// Join asks the store for a check: with a call of its own, which is then
+// returned, or by waiting for the one under way.
+func (p *Pod) Join(now int64, w *Waiter) *Call {
+	name := flightName(w.Ops)
+	p.mu.Lock()
+	f := p.flights[name]
+	if f != nil {
+		f.waiting = append(f.waiting, w)
+		p.mu.Unlock()
+		return nil
+	}
+	f = &flight{name: name, waiting: []*Waiter{w}}
+	p.flights[name] = f
+	speaksFor := f.depart()
+	p.mu.Unlock()
+	return p.call(now, f, speaksFor)
+}
+
+// Leave takes a waiter out, at its own deadline. It reports whether a call under
+// way speaks for it: then its tokens may be spent.
+func (p *Pod) Leave(w *Waiter) (sent bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w.gone = true
+	return w.Sent
+}
+
+// call makes the call that speaks for these waiters.
+func (p *Pod) call(now int64, f *flight, speaksFor []*Waiter) *Call {
+	head := speaksFor[0]
+	c := &Call{Ops: append([]store.Op(nil), head.Ops...), askedNS: now, flight: f}
+	mask, hashes := p.lock(c.Ops)
+	defer p.buckets.Unlock(mask)
+	pods := p.pods.Load()
+	for i := range c.Ops {
+		op := &c.Ops[i]
+		if b := p.entry(now, hashes[i], op); b != nil {
+			b.flights++
+			b.leases.expire(now)
+			op.Reports = b.leases.report(nil)
+			op.Want, op.Pods = min(op.Want, b.demand.want(now)), pods
+		} else {
+			op.Want = 0
+		}
+		for _, w := range speaksFor[1:] {
+			op.Queue += w.cost(i)
+		}
+	}
+	return c
+}
+
+// lock locks the shards of all ops.
+func (p *Pod) lock(ops []store.Op) (mask uint64, hashes [store.MaxOps]uint64) {
+	for i := range ops {
+		hashes[i] = p.buckets.Hash(keyed.Name(ops[i].Bucket))
+		mask |= p.buckets.Bit(hashes[i])
+	}
+	p.buckets.Lock(mask)
+	return mask, hashes
+}
+
+// entry returns the bucket's entry, made if there is room: a bucket without one
+// takes the exact path.
+func (p *Pod) entry(now int64, hash uint64, op *store.Op) *bucket {
+	b := p.buckets.GetLocked(hash, keyed.Name(op.Bucket))
+	if b == nil {
+		b = p.buckets.InsertLocked(hash, keyed.Name(op.Bucket), func(b *bucket) bool { return b.droppable(now) })
+	}
+	if b == nil || !b.bind(op.Limit) {
+		return nil
+	}
+	return b
+}
+
+// ms is a millisecond in the pod's time.
+const ms = int64(time.Millisecond)

@@ -1,0 +1,84 @@
+package pod
+
+import "github.com/tallygate/tallygate/store"
+
+// trigger is the spend a background call pays for: the tokens of the check that
+// found the leases low. The call must cost something, so it costs that; when it
+// is granted, the lease gets its tokens back.
+type trigger struct {
+	generation, tokens int64
+}
+
+// topUp returns a call for the next leases of the buckets whose bits are set, or
+// nil if one is under way. Whoever finds the leases used up waits for it.
+func (p *Pod) topUp(now int64, ops []store.Op, low uint32) *Call {
+	asked := pick(ops, low)
+	name := flightName(asked)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.flights[name] != nil {
+		return nil
+	}
+	mask, hashes := p.lock(asked)
+	defer p.buckets.Unlock(mask)
+	c := &Call{Ops: asked, askedNS: now, topUp: true, triggers: make([]trigger, len(asked))}
+	pods := p.pods.Load()
+	for i := range asked {
+		op := &asked[i]
+		b := p.entry(now, hashes[i], op)
+		if b == nil {
+			return nil
+		}
+		b.flights++
+		b.toppingUp = true
+		b.leases.expire(now)
+		c.triggers[i] = b.leases.takeTrigger(op.Cost)
+		op.Want, op.Pods = min(op.Want, b.demand.want(now)), pods
+		op.Reports = b.leases.report(nil)
+	}
+	c.flight = &flight{name: name, waiting: []*Waiter{{Ops: asked, background: true}}, sent: 1}
+	p.flights[name] = c.flight
+	return c
+}
+
+// pick returns the ops whose bits are set.
+func pick(ops []store.Op, bits uint32) []store.Op {
+	list := make([]store.Op, 0, len(ops))
+	for i := range ops {
+		if bits&(1<<i) != 0 {
+			list = append(list, ops[i])
+		}
+	}
+	return list
+}
+
+// takeTrigger takes a spend out of what is to be reported, as far as one lease
+// has it: what a report has told already was spent for good.
+func (h *held) takeTrigger(cost int64) trigger {
+	l := &h[0]
+	if h[1].spent > l.spent {
+		l = &h[1]
+	}
+	n := min(cost, l.spent)
+	l.spent -= n
+	return trigger{l.generation, n}
+}
+
+// settleTrigger ends a background call: the tokens are the lease's again, or were
+// spent after all.
+func (h *held) settleTrigger(now int64, t trigger, paid bool) {
+	for i := range h {
+		l := &h[i]
+		if l.generation != t.generation {
+			continue
+		}
+		switch {
+		case !paid:
+			l.spent += t.tokens
+		case now < l.endsNS:
+			l.tokens += t.tokens
+		default:
+			l.back += t.tokens
+		}
+	}
+}
