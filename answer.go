@@ -62,6 +62,12 @@ func sourceOf(s store.Source) Source {
 		return SourceLease
 	case store.FromDenyCache:
 		return SourceDenyCache
+	case store.FromPreLimit:
+		return SourcePreLimit
+	case store.FromAsync:
+		return SourceAsync
+	case store.FromLocal:
+		return SourceLocal
 	case store.FromStore:
 	}
 	return SourceStore

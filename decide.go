@@ -51,8 +51,9 @@ func (l *Limiter) Decide(ctx context.Context, check Check, v *Verdict) error {
 		return nil
 	}
 
-	// Ask the store: all buckets in one step, all or nothing.
-	s.grants, err = l.store.AppendTake(ctx, s.grants[:0], s.ops)
+	// Ask: the pod for what it has paid for or remembers (in pod.Local), else the
+	// store, all buckets in one step, all or nothing.
+	s.grants, err = l.store.AppendTake(ctx, s.grants[:0], s.ops, s.terms)
 	if err == nil && len(s.grants) != len(s.ops) {
 		err = shortAnswer(len(s.grants), len(s.ops))
 	}
@@ -92,7 +93,7 @@ func (l *Limiter) free(s *scratch) {
 	clear(s.matched)
 	clear(s.bound)
 	s.entries, s.ops, s.grants = s.entries[:0], s.ops[:0], s.grants[:0]
-	s.matched, s.bound = s.matched[:0], s.bound[:0]
+	s.matched, s.bound, s.terms = s.matched[:0], s.bound[:0], s.terms[:0]
 	s.refused = false
 	l.scratch.Put(s)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/identity"
 	"github.com/tallygate/tallygate/internal/redistest"
+	"github.com/tallygate/tallygate/limit"
 	"github.com/tallygate/tallygate/redisstore"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -82,5 +83,130 @@ func TestFleet_envelope(t *testing.T) {
 	}
 	if got := float64(allowed.Load()); got < 0.9*most {
 		t.Errorf("allowed %.0f, of %.0f", got, most)
+	}
+}
+
+// flood has all pods check one key for a while and returns what passed.
+func flood(t *testing.T, limiters []*tallygate.Limiter, rule string, workers int, length time.Duration) (allowed int64, sources map[tallygate.Source]int64) {
+	t.Helper()
+	var mu sync.Mutex
+	sources = map[tallygate.Source]int64{}
+	var wg sync.WaitGroup
+	start := time.Now()
+	for _, l := range limiters {
+		for range workers {
+			wg.Go(func() {
+				mine := map[tallygate.Source]int64{}
+				var v tallygate.Verdict
+				for time.Since(start) < length {
+					if err := l.Decide(context.Background(), ask(rule, "acct_"+t.Name(), 1), &v); err != nil {
+						t.Error(err)
+						return
+					}
+					if v.Allow {
+						mine[v.Entries[0].Source]++
+					}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for s, n := range mine {
+					sources[s] += n
+					allowed += n
+				}
+			})
+		}
+	}
+	wg.Wait()
+	return allowed, sources
+}
+
+// TestFleet_async: what six pods admit on their estimates, beyond what one bucket
+// would, is at most what each may before it tells.
+func TestFleet_async(t *testing.T) {
+	const rate, burst, pods, syncMS = 1000, 500, 6, 50
+	for _, r := range []rules.Rule{bucket("async-bucket", rate, 1, burst), window("async-window", limit.FixedWindow, 2000, 3600)} {
+		t.Run(r.ID, func(t *testing.T) {
+			r.Counting, r.SyncMS, r.MaxCost = rules.CountingAsync, syncMS, 1
+			start := time.Now()
+			allowed, sources := flood(t, fleet(t, pods, r), r.ID, 2, time.Second)
+			most := burst + rate*(time.Since(start).Seconds()+0.001) + pods*rate*syncMS/1000
+			if r.Algorithm == limit.FixedWindow {
+				// One pod may use up what the others' estimates rest on: half of it.
+				most = 2000 + 2000/2
+			}
+			t.Logf("allowed %d of at most %.0f: %v", allowed, most, sources)
+			if float64(allowed) > most || allowed < 1350 {
+				t.Errorf("allowed %d, want at most %.0f and hardly less", allowed, most)
+			}
+			if sources[tallygate.SourceAsync] == 0 {
+				t.Error("nothing was admitted on an estimate")
+			}
+		})
+	}
+}
+
+// Each pod counts a local rule alone.
+func TestFleet_local(t *testing.T) {
+	r := bucket("local", 1, 3600, 10)
+	r.Counting = rules.CountingLocal
+	shared := bucket("shared", 1, 3600, 15)
+	limiters := fleet(t, 3, r, shared)
+	allowed, sources := flood(t, limiters, "local", 1, 300*time.Millisecond)
+	if allowed != 30 || sources[tallygate.SourceLocal] != 30 {
+		t.Errorf("allowed %d (%v), want 10 by each of 3 pods", allowed, sources)
+	}
+	// Together with a shared rule: when that denies, the local one is not spent.
+	passed := 0
+	for i := range 30 {
+		v, err := limiters[i%3].Check(context.Background(), both("acct_both", "local", "shared"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.Allow {
+			passed++
+		}
+	}
+	if passed != 15 {
+		t.Errorf("%d passed, want the shared 15", passed)
+	}
+	left := int64(0)
+	for _, l := range limiters {
+		check := ask("local", "acct_both", 0)
+		check.Entries[0].Look = true
+		v, err := l.Check(context.Background(), check)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left += v.Entries[0].Remaining
+	}
+	if left != 15 {
+		t.Errorf("%d left of the local 30, want 15", left)
+	}
+}
+
+// A rule that only reports denies nobody, and its count is told at the end.
+func TestFleet_report(t *testing.T) {
+	r := window("report", limit.FixedWindow, 5, 3600)
+	r.Counting = rules.CountingReport
+	limiters := fleet(t, 2, r)
+	key := "acct_" + t.Name()
+	for i := range 20 {
+		v, err := limiters[i%2].Check(context.Background(), ask("report", key, 1))
+		if err != nil || !v.Allow {
+			t.Fatal(v, err)
+		}
+	}
+	for _, l := range limiters {
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exact := r
+	exact.Counting = rules.CountingExact
+	check := ask("report", key, 0)
+	check.Entries[0].Look = true
+	v, err := fleet(t, 1, exact)[0].Check(context.Background(), check)
+	if err != nil || v.Entries[0].Remaining != 0 {
+		t.Fatalf("%+v %v, want nothing left of 5 after 20 reports", v, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/pod"
 	"github.com/tallygate/tallygate/limit"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/store"
@@ -15,6 +16,7 @@ import (
 type scratch struct {
 	entries []entry
 	ops     []store.Op
+	terms   []pod.Terms // of the ops
 	grants  []store.Grant
 	matched []*rules.Compiled
 	bound   []rules.Bound
@@ -139,7 +141,14 @@ func (s *scratch) count(i int, now time.Time) error {
 	}
 	if op == none {
 		op = len(s.ops)
+		terms := termsOf(e.rule)
+		how := store.Take
+		if terms.Counting == pod.Report {
+			how = store.Add // counted, never denied
+		}
+		s.terms = append(s.terms, terms)
 		s.ops = append(s.ops, store.Op{
+			How:      how,
 			Bucket:   store.Bucket{Domain: e.rule.Domain(), Rule: e.rule.ID(), Key: e.key},
 			Limit:    numbers,
 			Shadow:   e.rule.Shadow(),
@@ -151,6 +160,25 @@ func (s *scratch) count(i int, now time.Time) error {
 	}
 	e.op, s.ops[op].Cost = op, cost
 	return nil
+}
+
+// termsOf is how a pod may answer for a rule.
+func termsOf(rule *rules.Compiled) pod.Terms {
+	before := rule.PreLimit()
+	t := pod.Terms{Sync: rule.Sync(), Before: pod.PreLimit{Milli: before.TimesMilli, FairShare: before.Of == rules.OfFairShare}}
+	switch rule.Counting() {
+	case rules.CountingLease:
+		t.Counting = pod.Lease
+	case rules.CountingExact:
+		t.Counting = pod.Exact
+	case rules.CountingAsync:
+		t.Counting = pod.Async
+	case rules.CountingLocal:
+		t.Counting = pod.Local
+	case rules.CountingReport:
+		t.Counting = pod.Report
+	}
+	return t
 }
 
 // bucket returns the op of an earlier entry with the bucket of entry i, or none.

@@ -66,7 +66,7 @@ func limiter(t testing.TB, c *clock, rs ...rules.Rule) *tallygate.Limiter {
 func withStore(t testing.TB, c *clock, s store.Store, set rules.Set) *tallygate.Limiter {
 	t.Helper()
 	l, err := tallygate.New(tallygate.Config{
-		Rules: tallygate.Fixed(compile(t, c.Now(), set)), Store: s, Now: c.Now,
+		Rules: tallygate.Fixed(compile(t, c.Now(), set)), Store: s, Now: c.Now, Deadline: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 // Limiter decides checks. Create it with [New]; it is safe for concurrent use.
 type Limiter struct {
 	rules   Snapshots
-	store   store.Appender
+	store   counts
 	now     func() time.Time
 	scratch sync.Pool
 	closed  atomic.Bool
@@ -37,7 +37,7 @@ func New(config Config) (*Limiter, error) {
 	}
 	l.scratch.New = func() any { return new(scratch) }
 	if memory, ok := config.Store.(store.Appender); ok {
-		l.store = memory // as near as a lease would be
+		l.store = inProcess{memory}
 		return l, nil
 	}
 	l.pod = pod.NewRunner(config.Store, config.LocalEntries, config.Deadline)
@@ -82,6 +82,19 @@ func (l *Limiter) usable(ctx context.Context) error {
 		return &Error{Code: CodeCanceled, Message: "the check was canceled", Err: context.Cause(ctx)}
 	}
 	return nil
+}
+
+// counts is where the buckets are: a store in this process, or a pod in front of
+// one that is not.
+type counts interface {
+	AppendTake(ctx context.Context, dst []store.Grant, ops []store.Op, terms []pod.Terms) ([]store.Grant, error)
+}
+
+// inProcess is a store as near as a lease would be: it is asked about everything.
+type inProcess struct{ store.Appender }
+
+func (s inProcess) AppendTake(ctx context.Context, dst []store.Grant, ops []store.Op, _ []pod.Terms) ([]store.Grant, error) {
+	return s.Appender.AppendTake(ctx, dst, ops)
 }
 
 // shortAnswer is the error of a store that broke its contract.

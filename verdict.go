@@ -64,6 +64,9 @@ const (
 	SourceStore     Source = "store"
 	SourceLease     Source = "lease"
 	SourceDenyCache Source = "deny_cache"
+	SourcePreLimit  Source = "pre_limit"
+	SourceAsync     Source = "async"
+	SourceLocal     Source = "local"
 	SourceRule      Source = "rule"
 	SourceNone      Source = "none"
 )

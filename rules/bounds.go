@@ -23,9 +23,6 @@ const (
 	// rule; beyond it the rule itself gets a new revision, which says the same.
 	MaxTombstones = 10_000
 
-	maxMaxLease     = 1_000_000
-	defaultMaxLease = 1_000
-
 	minBurstFactorMilli = 1_000
 	maxBurstFactorMilli = 10_000
 
@@ -38,8 +35,4 @@ const (
 const (
 	alignClock        = "clock"
 	alignFirstRequest = "first_request"
-
-	countingAsync  Counting = "async"
-	countingLocal  Counting = "local"
-	countingReport Counting = "report"
 )

@@ -66,19 +66,6 @@ func (c *Compiled) FailClosed() bool { return c.rule.FailMode == FailClosed }
 // override; see [Compiled.Effective].
 func (c *Compiled) MaxCost() int64 { return c.base.maxCost }
 
-// Lease returns the most tokens a pod may lease at a time of a bucket of this
-// rule; 0 for a rule that every check asks the store about.
-func (c *Compiled) Lease() int64 {
-	switch r := &c.rule; {
-	case r.Counting == CountingExact || r.Algorithm == limit.SlidingLog || r.action() != ActionLimit:
-		return 0
-	case r.MaxLease == 0:
-		return defaultMaxLease
-	default:
-		return r.MaxLease
-	}
-}
-
 // Effective returns the numbers and the largest cost in force for an encoded key
 // (see [Key]): those of its override until that expires, else the rule's. lim is
 // nil for the actions allow and deny, which count nothing.

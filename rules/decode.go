@@ -200,13 +200,8 @@ func (d *decoder) ruleField(r *Rule, m member) bool {
 		r.Mode = Mode(d.word(m, modes()))
 	case "fail_mode":
 		r.FailMode = FailMode(d.word(m, failModes()))
-	case "counting":
-		r.Counting = Counting(d.word(m, countings()))
-		d.countingAtWork(r.Counting)
-	case "max_lease":
-		r.MaxLease = d.whole(m, 1, maxMaxLease)
 	default:
-		return false
+		return d.countingField(r, m)
 	}
 	return true
 }

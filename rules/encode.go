@@ -23,6 +23,8 @@ type ruleJSON struct {
 	FailMode   FailMode `json:"fail_mode,omitempty"`
 	Counting   Counting `json:"counting,omitempty"`
 	MaxLease   int64    `json:"max_lease,omitempty"`
+	SyncMS     int64    `json:"sync_ms,omitempty"`
+	PreLimit   any      `json:"pre_limit,omitempty"`
 	Supersedes []string `json:"supersedes,omitempty"`
 }
 
@@ -55,12 +57,26 @@ func (r Rule) MarshalJSON() ([]byte, error) {
 		ID: r.ID, Domain: r.Domain, Description: r.Description, Owner: r.Owner,
 		Match: r.Match, CoversAll: r.CoversAll, Identity: r.Identity, Action: r.Action,
 		numbersJSON: r.Numbers.json(), MaxCost: r.MaxCost,
-		Mode: r.Mode, FailMode: r.FailMode, Counting: r.Counting, MaxLease: r.MaxLease, Supersedes: r.Supersedes,
+		Mode: r.Mode, FailMode: r.FailMode, Counting: r.Counting, MaxLease: r.MaxLease, SyncMS: r.SyncMS, PreLimit: r.PreLimit.json(), Supersedes: r.Supersedes,
 	}
 	if r.Algorithm != 0 {
 		out.Algorithm = r.Algorithm.String()
 	}
 	return json.Marshal(out)
+}
+
+// json is the pre-limit as it is written, nil for none given.
+func (p PreLimit) json() any {
+	switch {
+	case p == (PreLimit{}):
+		return nil
+	case p.Of == OfNone:
+		return OfNone
+	}
+	return struct {
+		Of    string      `json:"of"`
+		Times json.Number `json:"times"`
+	}{p.Of, json.Number(decimal(p.TimesMilli))}
 }
 
 // MarshalJSON writes the override with the fields that are given. The key of one

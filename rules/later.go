@@ -11,8 +11,6 @@ import (
 // there.
 func (d *decoder) laterField(m member) bool {
 	switch m.name {
-	case "sync_ms":
-		d.whole(m, 20, 100)
 	case "replicas":
 		d.whole(m, 0, 5)
 	case "priority":
@@ -29,8 +27,6 @@ func (d *decoder) laterField(m member) bool {
 		d.strs(m)
 	case "closed_allowance":
 		d.part(m, "times", func(p member) { d.fraction(p, 0, 1) })
-	case "pre_limit":
-		d.preLimit(m)
 	case "regions":
 		d.regions(m)
 	default:
@@ -38,30 +34,6 @@ func (d *decoder) laterField(m member) bool {
 	}
 	d.notYet(m.name, "remove it")
 	return true
-}
-
-// countingAtWork refuses the ways of counting that come later.
-func (r *report) countingAtWork(c Counting) {
-	if c == countingAsync || c == countingLocal || c == countingReport {
-		r.add("counting", string(c), quote(string(c))+" is not supported yet", "use lease or exact")
-	}
-}
-
-func (d *decoder) preLimit(m member) {
-	if m.raw[0] == '"' {
-		d.word(m, []string{"off"})
-		return
-	}
-	for _, p := range d.object(m) {
-		switch p.name {
-		case "pre_limit.of":
-			d.word(p, []string{"limit", "fair_share"})
-		case "pre_limit.times":
-			d.fraction(p, 0, 1_000)
-		default:
-			d.unknown(p.name, []string{"pre_limit.of", "pre_limit.times"})
-		}
-	}
 }
 
 func (d *decoder) regions(m member) {

@@ -38,6 +38,11 @@ type Rule struct {
 	Counting Counting
 	// MaxLease is the most tokens one lease may hold: 1 to 1,000,000, 0 means 1,000.
 	MaxLease int64
+	// SyncMS is how long async and report counts may wait to be told, in ms: 20 to
+	// 100, 0 means 50.
+	SyncMS int64
+	// PreLimit is each pod's own bucket in front of the store.
+	PreLimit PreLimit
 
 	// At is where the rule was written, for problems; zero if nowhere.
 	At Position
@@ -45,6 +50,22 @@ type Rule struct {
 
 // Position is a place in a rules file, counted from 1. The zero Position is none.
 type Position struct{ Line, Column int }
+
+// PreLimit is a pod's own coarse bucket in front of the store: TimesMilli
+// thousandths of the limit, or of the pod's equal part of it. The zero value is
+// the default, once the limit, which never refuses what the store would allow; Of
+// OfNone is none at all.
+type PreLimit struct {
+	Of         string
+	TimesMilli int64
+}
+
+// The values of PreLimit.Of.
+const (
+	OfLimit     = "limit"
+	OfFairShare = "fair_share"
+	OfNone      = "off"
+)
 
 // Numbers are the numbers of a rule, each of which an override may replace. 0
 // means not given.
@@ -114,6 +135,12 @@ const (
 
 	CountingLease Counting = "lease"
 	CountingExact Counting = "exact"
+	// CountingAsync admits on the pod's estimate and counts after.
+	CountingAsync Counting = "async"
+	// CountingLocal counts in each pod alone.
+	CountingLocal Counting = "local"
+	// CountingReport counts and never denies.
+	CountingReport Counting = "report"
 )
 
 // DefaultDomain is the domain of rules and checks that name none.

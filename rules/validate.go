@@ -48,10 +48,7 @@ func (rep *report) counted(r *Rule) *limit.Limit {
 	if r.FailMode != "" {
 		rep.oneOf("fail_mode", string(r.FailMode), failModes()...)
 	}
-	if r.Counting != "" && rep.oneOf("counting", string(r.Counting), countings()...) {
-		rep.countingAtWork(r.Counting)
-	}
-	rep.lease(r)
+	rep.counting(r)
 	if r.MaxCost != 0 && !rep.inRange("max_cost", r.MaxCost, 1, limit.MaxCost) {
 		return nil
 	}
@@ -74,17 +71,6 @@ func (rep *report) counted(r *Rule) *limit.Limit {
 	return l
 }
 
-// lease checks max_lease, which only a rule that leases has.
-func (rep *report) lease(r *Rule) {
-	switch {
-	case r.MaxLease == 0:
-	case r.Counting == CountingExact || r.Algorithm == limit.SlidingLog:
-		rep.add("max_lease", num(r.MaxLease), "is only for counting lease, and a sliding_log leases nothing", "remove it")
-	default:
-		rep.inRange("max_lease", r.MaxLease, 1, maxMaxLease)
-	}
-}
-
 // uncounted refuses what only a rule that counts has.
 func (rep *report) uncounted(r *Rule, action Action) {
 	given := append(r.fields(),
@@ -94,6 +80,8 @@ func (rep *report) uncounted(r *Rule, action Action) {
 		field{name: "fail_mode", given: r.FailMode != ""},
 		field{name: "counting", given: r.Counting != ""},
 		field{name: "max_lease", given: r.MaxLease != 0},
+		field{name: "sync_ms", given: r.SyncMS != 0},
+		field{name: "pre_limit", given: r.PreLimit != (PreLimit{})},
 	)
 	for _, f := range given {
 		if f.given {
@@ -201,10 +189,6 @@ func actions() []string { return words(ActionLimit, ActionAllow, ActionDeny) }
 func modes() []string   { return words(ModeEnforce, ModeShadow) }
 
 func failModes() []string { return words(FailOpen, FailClosed) }
-
-func countings() []string {
-	return words(CountingExact, CountingLease, countingAsync, countingLocal, countingReport)
-}
 
 func words[T ~string](values ...T) []string {
 	out := make([]string, len(values))

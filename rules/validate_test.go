@@ -125,7 +125,6 @@ func TestRuleValidateOfRulesMadeInGo(t *testing.T) {
 		{"no such action", `action: "drop" is none of limit, allow, deny; use one of these`, func(r *rules.Rule) { r.Action = "drop" }},
 		{"empty value", `match.plan: is empty; give a value, or * for any`, func(r *rules.Rule) { r.Match["plan"] = "" }},
 		{"broken UTF-8", `match.plan: is not valid UTF-8; save it as UTF-8`, func(r *rules.Rule) { r.Match["plan"] = "\xff" }},
-		{"async", `counting: "async" is not supported yet; use lease or exact`, func(r *rules.Rule) { r.Counting = "async" }},
 		{"factor", "burst_factor: 0.5 is not from 1 to 10; change it", func(r *rules.Rule) {
 			r.Algorithm, r.Numbers = limit.SlidingWindow, rules.Numbers{Limit: 5, WindowS: 5, BurstFactorMilli: 500}
 		}},

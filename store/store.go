@@ -161,4 +161,10 @@ const (
 	FromLease
 	// FromDenyCache is a denial the pod remembers.
 	FromDenyCache
+	// FromPreLimit is a denial of the pod's own bucket in front of the store.
+	FromPreLimit
+	// FromAsync was admitted on the pod's estimate, to be counted after.
+	FromAsync
+	// FromLocal is the count of this pod alone.
+	FromLocal
 )

@@ -15,6 +15,8 @@ type bucket struct {
 	denial denial
 	demand demand
 	view   view
+	tally  tally
+	pre    pre
 	// size is the last lease, of which a fifth left makes the pod ask for more;
 	// toppingUp says that it already does.
 	size      int64
@@ -47,6 +49,7 @@ func (b *bucket) bind(l *limit.Limit) bool {
 		if l.Revision > b.limit.Revision || !b.limit.Same(l) {
 			b.leases.release()
 			b.denial, b.view, b.pauseNS, b.size = denial{}, view{}, 0, 0
+			b.tally.budget, b.pre = 0, pre{}
 		}
 	}
 	b.limit = l
@@ -55,7 +58,7 @@ func (b *bucket) bind(l *limit.Limit) bool {
 
 // droppable reports whether forgetting the bucket loses nothing.
 func (b *bucket) droppable(now int64) bool {
-	return b.flights == 0 && !b.toppingUp && now >= b.denial.untilNS && b.leases.idle() &&
+	return b.flights == 0 && !b.toppingUp && b.tally.pending+b.tally.telling+b.tally.owed == 0 && !b.tally.scheduled && now >= b.denial.untilNS && b.leases.idle() &&
 		now/int64(demandSpan) > b.demand.slot+1
 }
 
@@ -65,7 +68,7 @@ func (b *bucket) low(now int64) bool {
 }
 
 // learn takes in what the store said of a take that was asked at askedNS.
-func (b *bucket) learn(now, askedNS int64, op *store.Op, g *store.Grant, spent bool) {
+func (b *bucket) learn(now, askedNS int64, op *store.Op, g *store.Grant, spent bool, pods int64) {
 	if g.Skipped {
 		return
 	}
@@ -78,31 +81,39 @@ func (b *bucket) learn(now, askedNS int64, op *store.Op, g *store.Grant, spent b
 		return
 	}
 	b.view = view{known: true, remaining: g.Remaining + b.leases.tokens(now), atNS: now}
+	if b.tally.everyNS > 0 {
+		b.renew(now, g.Remaining, pods)
+	}
 	switch {
 	case !g.OK:
 		b.denial.note(now, askedNS, op.Cost, g.RetryMS, g.Never)
-		b.rest(now, 0)
+		b.rest(now, 0, pods)
 	case spent && g.Remaining == 0:
-		b.rest(now, op.Cost+g.Queue+g.Lease)
+		b.rest(now, op.Cost+g.Queue+g.Lease, pods)
 	}
 }
 
-// restFor is how long a pod leaves an empty bucket alone.
-const restFor = 4 * time.Millisecond
+// restFor is how long a pod leaves an empty bucket alone at most.
+const restFor = 20 * time.Millisecond
 
-// rest leaves an empty bucket alone for a while, unless the call brought more than
-// this pod's part of that time's refill: then it is the pod the traffic comes to.
-// No longer than a quarter of what fills the bucket, or refill would be lost.
-func (b *bucket) rest(now, brought int64) {
+// rest leaves a bucket that was found empty alone for a while: restFor after a
+// denial, and after a call that brought the last of it until this pod's part of
+// the refill is a token. Not at all if the call brought more than that part: then
+// it is this pod the traffic comes to. No longer than a quarter of what fills the
+// bucket, or refill would be lost.
+func (b *bucket) rest(now, brought, pods int64) {
 	l := b.limit
 	if l.Algorithm != limit.TokenBucket {
 		return
 	}
-	pause := min(restFor, time.Duration(l.Burst*l.PeriodMS/l.Rate)*time.Millisecond/4)
-	if refill := l.Rate * int64(pause) / (l.PeriodMS * int64(time.Millisecond)); brought > refill/8 {
-		return
+	pause := min(restFor.Nanoseconds(), l.Burst*l.PeriodMS/l.Rate*ms/4)
+	if brought > 0 {
+		pause = min(pause, pods*l.PeriodMS*ms/l.Rate)
+		if brought*pods*l.PeriodMS*ms > l.Rate*pause {
+			return
+		}
 	}
-	b.pauseNS = now + int64(pause)
+	b.pauseNS = now + pause
 }
 
 // view is what the store last said is left, and what this pod spent since.

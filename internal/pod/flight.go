@@ -1,6 +1,9 @@
 package pod
 
-import "github.com/tallygate/tallygate/store"
+import (
+	"github.com/tallygate/tallygate/limit"
+	"github.com/tallygate/tallygate/store"
+)
 
 // Waiter is one check that the store must answer, and what
 // it is told. The fields are the caller's until Join and again when it is handed
@@ -61,7 +64,12 @@ func (f *flight) fail(err error) (done []*Waiter) {
 
 // land hands out a grant: the head its own, then first come, first served from
 // the queue that was granted and then from the leases, without overtaking. take
-// spends a waiter's costs from the leases and reports whether it could.
+// spends a waiter's costs from the leases and reports whether it could. The first
+// that does not fit heads the next flight. Whoever the call spoke for behind it,
+// and asks no less, has its answer where that emptied a token bucket: no. Or the
+// line would grow for as long as more is asked than refills.
+//
+// Without grants everyone, the head too, is served from what the pod has.
 func (f *flight) land(grants []store.Grant, take func(w *Waiter) bool) (done []*Waiter, surplus []int64) {
 	queue := make([]int64, len(grants))
 	for i := range grants {
@@ -71,21 +79,52 @@ func (f *flight) land(grants []store.Grant, take func(w *Waiter) bool) (done []*
 		switch {
 		case w.background || w.gone && i > 0:
 			continue
-		case i == 0:
-		case fits(w, queue):
+		case i == 0 && len(grants) > 0:
+		case len(grants) > 0 && fits(w, queue):
 			for b := range queue {
 				queue[b] -= w.cost(b)
 			}
 		case take(w):
+			done = append(done, w)
+			continue
 		default:
-			f.waiting = append(f.waiting[:0], f.waiting[i:]...)
-			return done, queue
+			return append(done, f.rest(i, grants)...), queue
 		}
 		w.answer(grants)
 		done = append(done, w)
 	}
 	f.waiting = f.waiting[:0]
 	return done, queue
+}
+
+// rest keeps the waiters from i on for the next flight, but for those whose answer
+// is known to be no.
+func (f *flight) rest(i int, grants []store.Grant) (denied []*Waiter) {
+	first := f.waiting[i]
+	kept := append(f.waiting[:0], first)
+	for j, w := range f.waiting[i+1:] {
+		if i+1+j < f.sent && w.asksAtLeast(first) && w.refuse(grants) {
+			denied = append(denied, w)
+			continue
+		}
+		kept = append(kept, w)
+	}
+	f.waiting = kept
+	return denied
+}
+
+// refuse answers no where a token bucket was emptied, and reports whether one was.
+func (w *Waiter) refuse(grants []store.Grant) bool {
+	empty := false
+	w.answer(grants)
+	for i := range w.Grants {
+		g := &w.Grants[i]
+		if l := g.Limit; g.Remaining == 0 && l != nil && l.Algorithm == limit.TokenBucket && w.cost(i) > 0 && !w.Ops[i].Shadow {
+			empty = true
+			g.OK, g.RetryMS = false, ceil(w.cost(i)*l.PeriodMS, l.Rate)
+		}
+	}
+	return empty
 }
 
 // withoutBackground leaves out the call that nobody waits for.

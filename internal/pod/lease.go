@@ -67,17 +67,26 @@ func (h *held) refund(now, cost int64) {
 
 // grant adds a lease that may be spent until endsNS.
 func (h *held) grant(generation, tokens, endsNS int64) {
-	newest := &h[1]
-	if newest.generation != generation {
-		// What the generation before last still has is past its end, or soon.
-		h[0] = *newest
-		*newest = lease{generation: generation}
+	at := 1
+	switch generation {
+	case h[1].generation:
+	case h[0].generation:
+		at = 0
+	default:
+		if generation < h[0].generation {
+			return // it came so late that it has ended
+		}
+		// The oldest of three generations has ended, whatever it still holds.
+		if generation > h[1].generation {
+			h[0] = h[1]
+		} else {
+			at = 0
+		}
+		h[at] = lease{generation: generation, endsNS: endsNS}
 	}
-	newest.tokens += tokens
+	h[at].tokens += tokens
 	// Leases of one generation end together, but later ones may be shorter.
-	if newest.endsNS == 0 || endsNS < newest.endsNS {
-		newest.endsNS = endsNS
-	}
+	h[at].endsNS = min(h[at].endsNS, endsNS)
 }
 
 // expire moves what has ended, or soon will, to what goes back.

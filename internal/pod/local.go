@@ -10,11 +10,12 @@ type Outcome uint8
 
 const (
 	// Ask means that the store must be asked for the ops in Lacking; for the others
-	// tokens are set aside, to be kept by Settle or refunded by Refund.
+	// tokens are set aside, to be kept or given back by Refund.
 	Ask Outcome = iota
-	// Allowed means that leases paid for all of it.
+	// Allowed means that what the pod has paid for, or may estimate, covers all of it.
 	Allowed
-	// Denied means that a denial of the store still holds. Nothing was spent.
+	// Denied means that a denial of the store still holds, or that this pod alone
+	// has admitted all there is. Nothing was spent.
 	Denied
 )
 
@@ -29,95 +30,201 @@ type Decision struct {
 }
 
 // Local answers takes as far as the pod can, and appends a grant an op to dst:
-// for an Ask, those of ops not Lacking.
-func (p *Pod) Local(now int64, dst []store.Grant, ops []store.Op) ([]store.Grant, Decision) {
-	mask, hashes := p.lock(ops)
-	var known [store.MaxOps]*bucket
-	for i := range ops {
-		if b := p.buckets.GetLocked(hashes[i], keyed.Name(ops[i].Bucket)); b != nil && b.bind(ops[i].Limit) {
-			known[i] = b
-		}
-	}
+// for an Ask, those of ops not Lacking. terms has one for each op; nil means that
+// all of them lease.
+func (p *Pod) Local(now int64, dst []store.Grant, ops []store.Op, terms []Terms) ([]store.Grant, Decision) {
 	start := len(dst)
 	for range ops {
 		dst = append(dst, store.Grant{})
 	}
-	d, low := p.decide(now, dst[start:], ops, &known)
+	q := question{pod: p, now: now, ops: ops, terms: terms, grants: dst[start:]}
+	mask, hashes := p.lock(ops)
+	for i := range ops {
+		q.find(i, hashes[i])
+	}
+	// The order of questions: a remembered denial, what is paid for, the pod's own
+	// bucket in front of the store, the store.
+	for i := range ops {
+		q.say(i)
+	}
+	if q.d.Outcome == Denied {
+		q.refuse()
+	} else {
+		q.spend()
+	}
 	p.buckets.Unlock(mask)
-	if low != 0 {
-		d.TopUp = p.topUp(now, ops, low)
+	if q.sync != 0 {
+		p.schedule(now, ops, terms, q.sync)
 	}
-	return dst, d
+	if q.low != 0 && q.d.Outcome == Allowed { // an Ask makes a call anyway
+		q.d.TopUp = p.topUp(now, ops, q.low)
+	}
+	return dst, q.d
 }
 
-// decide answers the ops of a check whose buckets are locked. low has a bit for
-// each whose leases should be topped up.
-func (p *Pod) decide(now int64, grants []store.Grant, ops []store.Op, known *[store.MaxOps]*bucket) (d Decision, low uint32) {
-	for i := range ops {
-		op, b := &ops[i], known[i]
-		if b == nil || op.Want == 0 || op.Cost == 0 {
-			d.Lacking |= 1 << i
-			continue
-		}
-		denied := b.denial.covers(now, op.Cost)
-		switch {
-		case denied && op.Shadow:
-			grants[i] = b.no(now)
-		case denied:
-			d.Outcome = Denied
-		case b.leases.tokens(now) >= op.Cost:
-			grants[i].OK = true
-		case now < b.pauseNS && !op.Shadow:
-			d.Outcome = Denied
-		default:
-			d.Lacking |= 1 << i
-		}
-	}
-	if d.Outcome == Denied {
-		d.Lacking = 0
-		for i := range ops {
-			p.refuse(now, &grants[i], &ops[i], known[i])
-		}
-		return d, 0
-	}
-	if d.Lacking == 0 {
-		d.Outcome = Allowed
-	}
-	low = p.spendLocal(now, grants, ops, known)
-	if d.Outcome != Allowed {
-		low = 0 // a call is about to be made anyway
-	}
-	return d, low
+// question is one check as the pod looks at it, its buckets locked.
+type question struct {
+	pod    *Pod
+	now    int64
+	ops    []store.Op
+	terms  []Terms
+	grants []store.Grant
+	known  [store.MaxOps]*bucket
+	d      Decision
+	// low and sync have a bit for each op whose leases should be topped up, and
+	// whose counts should be told.
+	low, sync uint32
 }
 
-// spendLocal spends the ops whose grants are OK from their leases, and says which
-// of these are low then.
-func (p *Pod) spendLocal(now int64, grants []store.Grant, ops []store.Op, known *[store.MaxOps]*bucket) (low uint32) {
-	for i := range ops {
-		b, cost := known[i], ops[i].Cost
-		if !grants[i].OK {
-			continue
-		}
-		b.leases.spend(now, cost)
-		b.demand.add(now, cost)
-		b.view.spent += cost
-		grants[i] = store.Grant{OK: true, Source: store.FromLease, Limit: b.limit, Remaining: b.left(now), ResetMS: b.resetMS(now)}
-		if !ops[i].Shadow && b.low(now) {
-			low |= 1 << i
-		}
+func (q *question) term(i int) Terms {
+	if q.terms == nil {
+		return Terms{}
 	}
-	return low
+	return q.terms[i]
 }
 
-// refuse answers an op of a check that is denied locally.
-func (p *Pod) refuse(now int64, g *store.Grant, op *store.Op, b *bucket) {
+// find looks up what is known of an op's bucket. A rule that only reports needs
+// an entry to count in.
+func (q *question) find(i int, hash uint64) {
+	op := &q.ops[i]
+	if op.How == store.Add {
+		q.known[i] = q.pod.entry(q.now, hash, op)
+		return
+	}
+	if b := q.pod.buckets.GetLocked(hash, keyed.Name(op.Bucket)); b != nil && b.bind(op.Limit) {
+		q.known[i] = b
+		if t := q.term(i); t.Counting == Async {
+			b.tally.everyNS = int64(t.sync())
+		}
+	}
+}
+
+// say decides one op: grants[i].OK, a bit of Lacking, or the check's denial.
+func (q *question) say(i int) {
+	op, b, counting := &q.ops[i], q.known[i], q.term(i).Counting
+	if b == nil || op.Cost == 0 || counting == Exact || counting == Lease && op.Want == 0 {
+		q.d.Lacking |= 1 << i
+		return
+	}
+	denied := op.How == store.Take && b.denial.covers(q.now, op.Cost)
 	switch {
-	case b != nil && (b.denial.covers(now, op.Cost) || now < b.pauseNS && b.leases.tokens(now) < op.Cost) && op.Cost > 0 && op.Want > 0:
-		*g = b.no(now)
-	case b != nil && b.view.known:
-		*g = store.Grant{OK: true, Source: store.FromLease, Limit: b.limit, Remaining: b.left(now), ResetMS: b.resetMS(now)}
+	case op.How == store.Add:
+		q.grants[i].OK = true
+	case denied && op.Shadow:
+		q.grants[i] = b.no(q.now)
+	case denied:
+		q.deny(i, b.no(q.now))
+	case counting == Async && b.tally.may(q.now, op.Cost), counting == Lease && b.leases.tokens(q.now) >= op.Cost:
+		q.grants[i].OK = true
+	case q.now < b.pauseNS && !op.Shadow:
+		q.deny(i, b.no(q.now))
 	default:
-		*g = store.Grant{Skipped: true, Limit: op.Limit}
+		if g, refused := q.before(i); refused {
+			q.deny(i, g)
+			return
+		}
+		q.d.Lacking |= 1 << i
+	}
+}
+
+func (q *question) deny(i int, g store.Grant) {
+	q.d.Outcome = Denied
+	q.grants[i] = g
+}
+
+// before asks the pod's own bucket in front of the store.
+func (q *question) before(i int) (store.Grant, bool) {
+	op, b := &q.ops[i], q.known[i]
+	n, ok := q.term(i).Before.numbers(op.Limit, q.pod.pods.Load(), op.MaxCost)
+	if !ok || op.Shadow {
+		return store.Grant{}, false
+	}
+	b.pre.roll(q.now, q.now+q.pod.offsetNS.Load(), n)
+	retryMS, refused := b.pre.refuses(op.Cost, q.now, n)
+	if !refused {
+		return store.Grant{}, false
+	}
+	return store.Grant{Source: store.FromPreLimit, Limit: b.limit, RetryMS: retryMS, ResetMS: b.resetMS(q.now)}, true
+}
+
+// spend takes what the OK ops cost from what the pod has.
+func (q *question) spend() {
+	if q.d.Lacking == 0 {
+		q.d.Outcome = Allowed
+	}
+	for i := range q.ops {
+		if !q.grants[i].OK {
+			continue
+		}
+		b, cost, from := q.known[i], q.ops[i].Cost, store.FromAsync
+		switch {
+		case q.ops[i].How == store.Add || q.term(i).Counting == Async:
+			q.count(i)
+		default:
+			from = store.FromLease
+			b.leases.spend(q.now, cost)
+			b.demand.add(q.now, cost)
+			if !q.ops[i].Shadow && b.low(q.now) {
+				q.low |= 1 << i
+			}
+		}
+		q.admitted(i)
+		b.view.spent += cost
+		q.grants[i] = store.Grant{OK: true, Source: from, Limit: b.limit, Remaining: b.left(q.now), ResetMS: b.resetMS(q.now)}
+	}
+}
+
+// count counts an op that is told to the store later.
+func (q *question) count(i int) {
+	if q.known[i].tally.admit(q.ops[i].Cost) {
+		q.sync |= 1 << i
+	}
+}
+
+// admitted charges the pod's own bucket in front of the store.
+func (q *question) admitted(i int) { q.pod.charge(q.now, q.known[i], &q.ops[i], q.term(i)) }
+
+func (p *Pod) charge(now int64, b *bucket, op *store.Op, t Terms) {
+	if n, ok := t.Before.numbers(op.Limit, p.pods.Load(), op.MaxCost); ok {
+		b.pre.roll(now, now+p.offsetNS.Load(), n)
+		b.pre.level += op.Cost * n.unit()
+	}
+}
+
+// Admitted charges the pod's own buckets for what the store allowed.
+func (p *Pod) Admitted(now int64, ops []store.Op, terms []Terms, lacking uint32) {
+	if terms == nil {
+		return
+	}
+	mask, hashes := p.lock(ops)
+	defer p.buckets.Unlock(mask)
+	for i := range ops {
+		if lacking&(1<<i) == 0 || terms[i].Before.Milli == 0 {
+			continue
+		}
+		if b := p.buckets.GetLocked(hashes[i], keyed.Name(ops[i].Bucket)); b != nil && b.limit == ops[i].Limit {
+			p.charge(now, b, &ops[i], terms[i])
+		}
+	}
+}
+
+// refuse answers a check that is denied: what denied has its grant, of the others
+// it says what is known. Rules that only report count what was asked.
+func (q *question) refuse() {
+	q.d.Lacking = 0
+	for i := range q.ops {
+		op, b := &q.ops[i], q.known[i]
+		g := &q.grants[i]
+		switch {
+		case g.Limit != nil:
+		case op.How == store.Add && b != nil:
+			q.count(i)
+			*g = store.Grant{OK: true, Source: store.FromAsync, Limit: b.limit, Remaining: b.left(q.now), ResetMS: b.resetMS(q.now)}
+		case b != nil && b.view.known:
+			*g = store.Grant{OK: true, Source: store.FromLease, Limit: b.limit, Remaining: b.left(q.now), ResetMS: b.resetMS(q.now)}
+		default:
+			*g = store.Grant{Skipped: true, Limit: op.Limit}
+		}
 	}
 }
 
@@ -138,19 +245,23 @@ func (b *bucket) no(now int64) store.Grant {
 }
 
 // Refund gives back what Local set aside for a check that was then denied, or
-// whose answer is not known to have allowed it.
-func (p *Pod) Refund(now int64, ops []store.Op, lacking uint32) {
+// whose answer is not known to have allowed it. Reports stay counted.
+func (p *Pod) Refund(now int64, ops []store.Op, terms []Terms, lacking uint32) {
 	mask, hashes := p.lock(ops)
 	defer p.buckets.Unlock(mask)
 	for i := range ops {
-		if lacking&(1<<i) != 0 {
+		if lacking&(1<<i) != 0 || ops[i].How == store.Add {
 			continue
 		}
 		b := p.buckets.GetLocked(hashes[i], keyed.Name(ops[i].Bucket))
 		if b == nil {
 			continue
 		}
-		b.leases.refund(now, ops[i].Cost)
+		if terms != nil && terms[i].Counting == Async {
+			b.tally.takeBack(ops[i].Cost)
+		} else {
+			b.leases.refund(now, ops[i].Cost)
+		}
 		b.view.spent = max(0, b.view.spent-ops[i].Cost)
 	}
 }

@@ -18,6 +18,8 @@ const DefaultEntries = 100_000
 type Pod struct {
 	buckets *keyed.Table[bucket]
 	pods    atomic.Int64
+	// offsetNS is the store's clock less the pod's, as of the last answer.
+	offsetNS atomic.Int64
 
 	mu      sync.Mutex // guards what follows; buckets are locked after it, never before
 	flights map[string]*flight
@@ -64,6 +66,8 @@ type Call struct {
 	// which spends it pays for, by op.
 	topUp    bool
 	triggers []trigger
+	// sync says that the call only tells counts: its flight asks after that.
+	sync bool
 }
 
 // flightName names a set of buckets.
@@ -114,6 +118,9 @@ func (p *Pod) Leave(w *Waiter) (sent bool) {
 // call makes the call that speaks for these waiters.
 func (p *Pod) call(now int64, f *flight, speaksFor []*Waiter) *Call {
 	head := speaksFor[0]
+	if c := p.syncFirst(now, f, head); c != nil {
+		return c
+	}
 	c := &Call{Ops: append([]store.Op(nil), head.Ops...), askedNS: now, flight: f}
 	mask, hashes := p.lock(c.Ops)
 	defer p.buckets.Unlock(mask)

@@ -29,7 +29,7 @@ func leased(op store.Op, tokens int64) []store.Grant {
 
 // local asks the pod and returns what it says of the one op.
 func local(p *pod.Pod, now int64, ops []store.Op) (store.Grant, pod.Decision) {
-	grants, d := p.Local(now, nil, ops)
+	grants, d := p.Local(now, nil, ops, nil)
 	return grants[0], d
 }
 
@@ -239,11 +239,11 @@ func TestRefund(t *testing.T) {
 	lacks.Bucket.Rule = "other"
 	prime(t, p, []store.Op{has}, 5)
 	both := []store.Op{has, lacks}
-	_, d := p.Local(2*ms, nil, both)
+	_, d := p.Local(2*ms, nil, both, nil)
 	if d.Outcome != pod.Ask || d.Lacking != 2 {
 		t.Fatalf("%+v, want to ask for the second", d)
 	}
-	p.Refund(3*ms, both, d.Lacking)
+	p.Refund(3*ms, both, nil, d.Lacking)
 	spent := 0
 	for {
 		if _, d := local(p, 4*ms, []store.Op{has}); d.Outcome != pod.Allowed {
@@ -288,13 +288,13 @@ func TestLocal_allocates_nothing(t *testing.T) {
 	ops := take(fast(), 1)
 	prime(t, p, ops, 1_000_000)
 	grants := make([]store.Grant, 0, 1)
-	if n := testing.AllocsPerRun(1000, func() { grants, _ = p.Local(2*ms, grants[:0], ops) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { grants, _ = p.Local(2*ms, grants[:0], ops, nil) }); n != 0 {
 		t.Errorf("%v allocations for a lease hit", n)
 	}
 	denied := take(fast(), 2)
 	c := p.Join(0, &pod.Waiter{Ops: denied})
 	p.Reply(0, c, []store.Grant{{RetryMS: 500, Limit: denied[0].Limit}}, nil)
-	if n := testing.AllocsPerRun(1000, func() { grants, _ = p.Local(2*ms, grants[:0], denied) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { grants, _ = p.Local(2*ms, grants[:0], denied, nil) }); n != 0 {
 		t.Errorf("%v allocations for a remembered denial", n)
 	}
 }

@@ -20,8 +20,10 @@ func (p *Pod) Reply(now int64, c *Call, grants []store.Grant, err error) (done [
 	switch {
 	case err != nil:
 		done = f.fail(err)
+	case c.sync:
+		done, _ = f.land(nil, func(w *Waiter) bool { return p.takeOwn(now, w) })
 	case spent:
-		done, surplus = f.land(grants, func(w *Waiter) bool { return p.takeLeases(now, w) })
+		done, surplus = f.land(grants, func(w *Waiter) bool { return p.takeOwn(now, w) })
 	default:
 		done = f.deny(grants)
 	}
@@ -51,6 +53,10 @@ func spends(ops []store.Op, grants []store.Grant) bool {
 func (p *Pod) learn(now int64, c *Call, grants []store.Grant, spent bool, err error) {
 	mask, hashes := p.lock(c.Ops)
 	defer p.buckets.Unlock(mask)
+	pods := p.pods.Load()
+	if err == nil && len(grants) > 0 && grants[0].NowMS > 0 {
+		p.offsetNS.Store(grants[0].NowMS*ms - now)
+	}
 	for i := range c.Ops {
 		op := &c.Ops[i]
 		b := p.buckets.GetLocked(hashes[i], keyed.Name(op.Bucket))
@@ -64,12 +70,20 @@ func (p *Pod) learn(now int64, c *Call, grants []store.Grant, spent bool, err er
 			b.toppingUp = false
 			b.leases.settleTrigger(now, c.triggers[i], err == nil && spent)
 		}
+		if op.How == store.Add {
+			var g store.Grant
+			if err == nil {
+				g = grants[i]
+			}
+			b.told(now, op, &g, err, pods)
+			continue
+		}
 		if err != nil {
 			continue
 		}
-		b.learn(now, c.askedNS, op, &grants[i], spent)
+		b.learn(now, c.askedNS, op, &grants[i], spent, pods)
 		if spent && grants[i].Lease > 0 {
-			p.watch(op, c.askedNS+grants[i].LeaseMS*ms-int64(giveBackBefore))
+			p.at(c.askedNS+grants[i].LeaseMS*ms-int64(giveBackBefore), ending{bucket: op.Bucket, limit: op.Limit})
 		}
 		if spent && !c.topUp && op.Cost > 0 {
 			b.demand.add(now, op.Cost+grants[i].Queue)
@@ -77,22 +91,37 @@ func (p *Pod) learn(now int64, c *Call, grants []store.Grant, spent bool, err er
 	}
 }
 
-// takeLeases spends a waiter's costs from the leases, all or none.
-func (p *Pod) takeLeases(now int64, w *Waiter) bool {
+// takeOwn spends a waiter's costs from what the pod has, all or none, and answers
+// it if it could.
+func (p *Pod) takeOwn(now int64, w *Waiter) bool {
 	mask, hashes := p.lock(w.Ops)
 	defer p.buckets.Unlock(mask)
 	var known [store.MaxOps]*bucket
 	for i := range w.Ops {
-		b := p.buckets.GetLocked(hashes[i], keyed.Name(w.Ops[i].Bucket))
-		if b == nil || w.Ops[i].Limit != b.limit || w.Ops[i].Cost == 0 || b.leases.tokens(now) < w.Ops[i].Cost {
+		op := &w.Ops[i]
+		b := p.buckets.GetLocked(hashes[i], keyed.Name(op.Bucket))
+		if b == nil || op.Limit != b.limit || op.Cost == 0 {
+			return false
+		}
+		if op.Want > 0 && b.leases.tokens(now) < op.Cost || op.Want == 0 && (b.tally.everyNS == 0 || !b.tally.may(now, op.Cost)) {
 			return false
 		}
 		known[i] = b
 	}
+	w.Grants = w.Grants[:0]
 	for i := range w.Ops {
-		known[i].leases.spend(now, w.Ops[i].Cost)
-		known[i].demand.add(now, w.Ops[i].Cost)
-		known[i].view.spent += w.Ops[i].Cost
+		op, b, from := &w.Ops[i], known[i], store.FromLease
+		if op.Want > 0 {
+			b.leases.spend(now, op.Cost)
+			b.demand.add(now, op.Cost)
+		} else {
+			from = store.FromAsync
+			if b.tally.admit(op.Cost) {
+				p.at(now+b.tally.everyNS, ending{bucket: op.Bucket, limit: op.Limit, sync: true})
+			}
+		}
+		b.view.spent += op.Cost
+		w.Grants = append(w.Grants, store.Grant{OK: true, Source: from, Limit: b.limit, Remaining: b.left(now), ResetMS: b.resetMS(now)})
 	}
 	return true
 }

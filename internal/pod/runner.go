@@ -20,6 +20,7 @@ type Asker interface {
 type Runner struct {
 	pod      *Pod
 	store    Asker
+	own      *store.MemoryStore // of rules that this pod counts alone
 	patience time.Duration
 	epoch    time.Time
 
@@ -40,7 +41,7 @@ var errPatience = errors.New("no answer in time")
 // NewRunner starts a pod in front of a store. A check waits for at most patience.
 func NewRunner(s Asker, entries int, patience time.Duration) *Runner {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &Runner{store: s, patience: patience, epoch: time.Now(), cancel: cancel, context: ctx}
+	r := &Runner{store: s, own: store.NewMemoryStore(store.MemoryConfig{MaxBuckets: entries}), patience: patience, epoch: time.Now(), cancel: cancel, context: ctx}
 	r.pod = New(r.now(), entries)
 	r.work.Go(r.tick)
 	return r
@@ -53,10 +54,16 @@ func (r *Runner) Pod() *Pod { return r.pod }
 // that was suspended finds time passed.
 func (r *Runner) now() int64 { return int64(time.Since(r.epoch)) }
 
-// AppendTake answers takes: locally where the pod may, else from the store.
-func (r *Runner) AppendTake(ctx context.Context, dst []store.Grant, ops []store.Op) ([]store.Grant, error) {
+// AppendTake answers takes: locally where the terms of their rules let the pod,
+// else from the store.
+func (r *Runner) AppendTake(ctx context.Context, dst []store.Grant, ops []store.Op, terms []Terms) ([]store.Grant, error) {
+	for i := range terms {
+		if terms[i].Counting == Local {
+			return r.takeLocal(ctx, dst, ops, terms)
+		}
+	}
 	start := len(dst)
-	dst, d := r.pod.Local(r.now(), dst, ops)
+	dst, d := r.pod.Local(r.now(), dst, ops, terms)
 	if d.TopUp != nil {
 		r.run(d.TopUp)
 	}
@@ -64,7 +71,7 @@ func (r *Runner) AppendTake(ctx context.Context, dst []store.Grant, ops []store.
 		return dst, nil
 	}
 	grants := dst[start:]
-	asked, err := r.ask(ctx, pick(ops, d.Lacking))
+	asked, err := r.ask(ctx, pick(ops, d.Lacking), direct(terms, ops, d.Lacking))
 	allowed := err == nil
 	for i, j := 0, 0; i < len(ops) && err == nil; i++ {
 		if d.Lacking&(1<<i) != 0 {
@@ -73,16 +80,88 @@ func (r *Runner) AppendTake(ctx context.Context, dst []store.Grant, ops []store.
 		}
 		allowed = allowed && (grants[i].OK || ops[i].Shadow)
 	}
-	if !allowed {
-		r.pod.Refund(r.now(), ops, d.Lacking)
+	if allowed {
+		r.pod.Admitted(r.now(), ops, terms, d.Lacking)
+	} else {
+		r.pod.Refund(r.now(), ops, terms, d.Lacking)
 	}
 	return dst, err
 }
 
+// takeLocal decides the ops that this pod counts alone first, and undoes them if
+// the others deny.
+func (r *Runner) takeLocal(ctx context.Context, dst []store.Grant, ops []store.Op, terms []Terms) ([]store.Grant, error) {
+	var mine uint32
+	var rest []Terms
+	for i := range ops {
+		if terms[i].Counting == Local {
+			mine |= 1 << i
+		} else {
+			rest = append(rest, terms[i])
+		}
+	}
+	here := pick(ops, mine)
+	own, err := r.own.AppendTake(ctx, nil, here)
+	if err != nil {
+		return dst, err
+	}
+	others := pick(ops, ^mine)
+	asked := make([]store.Grant, 0, len(others))
+	switch {
+	case !spends(here, own):
+		for i := range others {
+			asked = append(asked, store.Grant{Skipped: true, Limit: others[i].Limit})
+		}
+	case len(others) > 0:
+		asked, err = r.AppendTake(ctx, asked, others, rest)
+		if err != nil || !spends(others, asked) {
+			r.undoOwn(ctx, here, own)
+		}
+	}
+	for i, a, b := 0, 0, 0; i < len(ops) && err == nil; i++ {
+		if mine&(1<<i) != 0 {
+			own[a].Source = store.FromLocal
+			dst = append(dst, own[a])
+			a++
+		} else {
+			dst = append(dst, asked[b])
+			b++
+		}
+	}
+	return dst, err
+}
+
+// undoOwn gives back what the pod's own count spent in vain.
+func (r *Runner) undoOwn(ctx context.Context, ops []store.Op, grants []store.Grant) {
+	undo := make([]store.Op, 0, len(ops))
+	for i := range ops {
+		if rc := grants[i].Receipt; rc.Cost > 0 {
+			undo = append(undo, store.Op{Bucket: ops[i].Bucket, Limit: ops[i].Limit, How: store.Undo, Receipt: rc})
+			grants[i].Remaining += rc.Cost
+		}
+	}
+	_, _ = r.own.AppendTake(ctx, nil, undo)
+}
+
+// direct reports whether a check makes its own call rather than join others:
+// rules that are exact or only report have nothing to share.
+func direct(terms []Terms, ops []store.Op, lacking uint32) bool {
+	for i := range ops {
+		if lacking&(1<<i) == 0 || ops[i].How == store.Add {
+			continue
+		}
+		if ops[i].Want > 0 || terms != nil && terms[i].Counting == Async {
+			return false
+		}
+	}
+	return true
+}
+
 // ask gets the store's answer, by a call of this check's own or by one it joins.
-func (r *Runner) ask(ctx context.Context, ops []store.Op) ([]store.Grant, error) {
-	if !leases(ops) {
-		return r.store.Take(ctx, ops)
+func (r *Runner) ask(ctx context.Context, ops []store.Op, direct bool) ([]store.Grant, error) {
+	if direct {
+		grants, err := r.store.Take(ctx, ops)
+		return grants, short(ops, grants, err)
 	}
 	w := &Waiter{Ops: ops, Signal: make(chan struct{}, 1)}
 	if c := r.pod.Join(r.now(), w); c != nil && !r.run(c) {
@@ -100,14 +179,12 @@ func (r *Runner) ask(ctx context.Context, ops []store.Op) ([]store.Grant, error)
 	}
 }
 
-// leases reports whether any of the ops may lease: if none, each check asks.
-func leases(ops []store.Op) bool {
-	for i := range ops {
-		if ops[i].Want > 0 {
-			return true
-		}
+// short is the error of a store that broke its contract.
+func short(ops []store.Op, grants []store.Grant, err error) error {
+	if err == nil && len(grants) != len(ops) {
+		err = &store.StoreError{Kind: store.Refused, Sent: true, Err: fmt.Errorf("%d grants for %d ops", len(grants), len(ops))}
 	}
-	return false
+	return err
 }
 
 // run makes a call and those that follow from it. It reports whether it may.
@@ -124,11 +201,8 @@ func (r *Runner) run(c *Call) bool {
 func (r *Runner) fly(c *Call) {
 	for c != nil {
 		grants, err := r.store.Take(r.context, c.Ops)
-		if err == nil && len(grants) != len(c.Ops) {
-			err = &store.StoreError{Kind: store.Refused, Sent: true, Err: fmt.Errorf("%d grants for %d ops", len(grants), len(c.Ops))}
-		}
 		var done []*Waiter
-		done, c = r.pod.Reply(r.now(), c, grants, err)
+		done, c = r.pod.Reply(r.now(), c, grants, short(c.Ops, grants, err))
 		for _, w := range done {
 			w.Signal <- struct{}{}
 		}

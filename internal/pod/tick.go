@@ -1,9 +1,12 @@
 package pod
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/keyed"
+	"github.com/tallygate/tallygate/limit"
 	"github.com/tallygate/tallygate/store"
 )
 
@@ -11,58 +14,71 @@ import (
 // is about to end is still worth giving back.
 const TickEvery = 20 * time.Millisecond
 
-// ending is a bucket with a lease that goes back at a time.
+// maxCalls bounds the calls of one Tick; the rest come with the next.
+const maxCalls = 1000
+
+// ending is a bucket to look at when its time has come: a lease of it is about to
+// end, or its counts are to be told.
 type ending struct {
 	bucket store.Bucket
-	op     store.Op
+	limit  *limit.Limit
+	sync   bool
 }
 
-// watch remembers to look at a bucket when its lease is about to end.
-func (p *Pod) watch(op *store.Op, atNS int64) {
-	slot := atNS / int64(TickEvery)
-	p.endings[slot] = append(p.endings[slot], ending{bucket: op.Bucket, op: store.Op{Bucket: op.Bucket, Limit: op.Limit}})
+// at remembers to look at a bucket at a time: for the end of a lease rather too
+// early, for a sync rather too late.
+func (p *Pod) at(atNS int64, e ending) {
+	if e.sync {
+		atNS += int64(TickEvery) - 1
+	}
+	slot := max(p.ticked, atNS/int64(TickEvery))
+	p.endings[slot] = append(p.endings[slot], e)
 }
 
-// Tick returns the calls that give back what nobody spent: leases about to end,
-// and tokens whose checks have left.
+// Tick returns the calls that are due: leases about to end and tokens whose checks
+// have left go back, counts are told.
 func (p *Pod) Tick(now int64) []*Call {
 	p.mu.Lock()
 	due := p.surplus
 	p.surplus = nil
 	slot := now / int64(TickEvery)
 	var ends []ending
-	for ; p.ticked <= slot; p.ticked++ {
-		if list, ok := p.endings[p.ticked]; ok {
-			ends = append(ends, list...)
-			delete(p.endings, p.ticked)
-		}
+	for ; p.ticked <= slot && len(ends) < maxCalls; p.ticked++ {
+		ends = append(ends, p.endings[p.ticked]...)
+		delete(p.endings, p.ticked)
 	}
 	p.mu.Unlock()
-	for i := range ends {
-		if op, ok := p.returns(now, &ends[i], false); ok {
-			due = append(due, op)
-		}
-	}
-	return calls(now, due)
+	return p.due(now, due, ends, false)
 }
 
-// Release returns the calls that give back all leases, at the end.
+// Release returns the calls that give back all leases and tell all counts, at the
+// end.
 func (p *Pod) Release(now int64) []*Call {
 	p.mu.Lock()
 	due := p.surplus
 	p.surplus = nil
 	var ends []ending
-	for slot, list := range p.endings {
-		ends = append(ends, list...)
-		delete(p.endings, slot)
+	for _, slot := range slices.Sorted(maps.Keys(p.endings)) {
+		ends = append(ends, p.endings[slot]...)
 	}
+	clear(p.endings)
 	p.mu.Unlock()
+	return p.due(now, due, ends, true)
+}
+
+func (p *Pod) due(now int64, ops []store.Op, ends []ending, all bool) []*Call {
 	for i := range ends {
-		if op, ok := p.returns(now, &ends[i], true); ok {
-			due = append(due, op)
+		op, ok := store.Op{}, false
+		if ends[i].sync {
+			op, ok = p.tells(&ends[i])
+		} else {
+			op, ok = p.returns(now, &ends[i], all)
+		}
+		if ok {
+			ops = append(ops, op)
 		}
 	}
-	return calls(now, due)
+	return calls(now, ops)
 }
 
 // returns is the op that tells the store what became of a bucket's leases, if
@@ -83,10 +99,7 @@ func (p *Pod) returns(now int64, e *ending, all bool) (store.Op, bool) {
 	if b.leases[0].back+b.leases[1].back == 0 {
 		return store.Op{}, false
 	}
-	op := e.op
-	op.Limit = b.limit
-	op.Reports = b.leases.report(nil)
-	return op, true
+	return store.Op{Bucket: e.bucket, Limit: b.limit, Reports: b.leases.report(nil)}, true
 }
 
 // calls puts ops of the same key into one call each, since they share a slot.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/tallygate/tallygate/rules"
 )
@@ -27,6 +28,7 @@ type Source struct {
 	set      rules.Set
 	problems rules.Problems
 	version  rules.Version
+	modified time.Time
 }
 
 var _ rules.Source = (*Source)(nil)
@@ -54,13 +56,14 @@ func (s *Source) Load(ctx context.Context) (rules.Set, rules.Problems, rules.Ver
 		return rules.Set{}, nil, rules.Version{}, err
 	}
 	sum := sha256.Sum256(data)
-	version := rules.Version{Content: hex.EncodeToString(sum[:]), Revision: max(info.ModTime().UnixMilli(), 1)}
-	if version != s.version {
+	content, modified := hex.EncodeToString(sum[:]), info.ModTime()
+	if content != s.version.Content || !modified.Equal(s.modified) {
 		set, problems, usable := parse(data)
 		if !usable {
 			return rules.Set{}, problems, rules.Version{}, fmt.Errorf("%s: %w", s.path, problems)
 		}
-		s.set, s.problems, s.version = set, problems, version
+		s.set, s.problems, s.modified = set, problems, modified
+		s.version = rules.Version{Content: content, Revision: revision(modified)}
 	}
 	return s.set, s.problems, s.version, nil
 }
@@ -72,4 +75,11 @@ func (s *Source) read() ([]byte, error) {
 	}
 	defer func() { _ = f.Close() }()
 	return io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
+}
+
+// revision is the modification time in ms, but none that is still to come: one
+// that a wrong clock left behind would stand above every change until then, and
+// buckets would go by it.
+func revision(modified time.Time) int64 {
+	return max(1, min(modified.UnixMilli(), time.Now().UnixMilli()))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -66,6 +67,27 @@ func TestFile(t *testing.T) {
 	cancel()
 	if _, _, _, err := src.Load(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// TestFileFromTheFuture: a time that is still to come orders nothing: pods that
+// took it for a revision would ignore every change until then.
+func TestFileFromTheFuture(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	src := yaml.File(path)
+	var last rules.Version
+	for i, modified := range []time.Time{time.Now().Add(240 * time.Hour), time.Date(2250, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		write(t, path, strings.Replace(one, "100", strconv.Itoa(101+i), 1), modified)
+		_, _, version, err := src.Load(t.Context())
+		if now := time.Now().UnixMilli(); err != nil || version.Revision > now || version.Revision < last.Revision {
+			t.Errorf("revision %d after %d at %d: %v", version.Revision, last.Revision, now, err)
+		}
+		time.Sleep(2 * time.Millisecond)
+		if _, _, again, err := src.Load(t.Context()); err != nil || again != version {
+			t.Errorf("unchanged: version %v, was %v: %v", again, version, err)
+		}
+		last = version
 	}
 }
 

@@ -1,0 +1,203 @@
+package pod_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/pod"
+	"github.com/tallygate/tallygate/limit"
+	"github.com/tallygate/tallygate/store"
+)
+
+// once asks the pod, and the store for what it cannot say; the store answers g.
+func once(p *pod.Pod, now int64, ops []store.Op, terms []pod.Terms, g store.Grant) (grant store.Grant, asked bool) {
+	grants, d := p.Local(now, nil, ops, terms)
+	if d.Outcome != pod.Ask {
+		return grants[0], false
+	}
+	w := &pod.Waiter{Ops: ops}
+	c := p.Join(now, w)
+	g.Limit = ops[0].Limit
+	p.Reply(now, c, []store.Grant{g}, nil)
+	if g.OK {
+		p.Admitted(now, ops, terms, d.Lacking)
+	} else {
+		p.Refund(now, ops, terms, d.Lacking)
+	}
+	return g, true
+}
+
+// A pod that alone has admitted all there is need not ask, and is right.
+func TestPreLimit_ofTheLimit(t *testing.T) {
+	p := pod.New(0, 0)
+	l := &limit.Limit{Algorithm: limit.TokenBucket, Rate: 100, PeriodMS: 1000, Burst: 200}
+	ops := take(l, 1)
+	terms := []pod.Terms{{Before: pod.PreLimit{Milli: 1000}}}
+	asked := 0
+	for range 300 {
+		g, did := once(p, 0, ops, terms, store.Grant{OK: true, Remaining: 5})
+		if !did {
+			if g.Source != store.FromPreLimit || g.RetryMS < 1 || g.RetryMS > 20 {
+				t.Fatalf("%+v, want a denial of the pre-limit", g)
+			}
+			break
+		}
+		asked++
+	}
+	// The whole burst, one percent, and ten milliseconds of the rate.
+	if asked < 203 || asked > 205 {
+		t.Errorf("asked %d times, want the burst of 200 and a slack of 3 or 4", asked)
+	}
+	if _, did := once(p, 30*ms, ops, terms, store.Grant{OK: true}); !did {
+		t.Error("30 ms later, with three tokens back, it still refuses")
+	}
+}
+
+func TestPreLimit_ofAWindow(t *testing.T) {
+	p := pod.New(0, 0)
+	l := window(100, 60_000)
+	ops := take(l, 1)
+	terms := []pod.Terms{{Before: pod.PreLimit{Milli: 1000}}}
+	start := store.Grant{OK: true, Remaining: 5, NowMS: 1_800_000_030_000} // half a minute in
+	asked := 0
+	for range 150 {
+		if _, did := once(p, 0, ops, terms, start); !did {
+			break
+		}
+		asked++
+	}
+	if asked < 101 || asked > 103 {
+		t.Errorf("asked %d times, want 100 and a slack of one or two", asked)
+	}
+	if _, did := once(p, 29_000*ms, ops, terms, start); did {
+		t.Error("asked again in the same window")
+	}
+	if _, did := once(p, 30_000*ms, ops, terms, start); !did {
+		t.Error("the next window is refused")
+	}
+}
+
+func TestPreLimit_ofAFairShare(t *testing.T) {
+	p := pod.New(0, 0)
+	p.SetPods(50)
+	l := &limit.Limit{Algorithm: limit.TokenBucket, Rate: 100, PeriodMS: 1000, Burst: 500}
+	ops := take(l, 1)
+	terms := []pod.Terms{{Before: pod.PreLimit{Milli: 2000, FairShare: true}}}
+	asked := 0
+	for range 100 {
+		if _, did := once(p, 0, ops, terms, store.Grant{OK: true, Remaining: 5}); did {
+			asked++
+		}
+	}
+	if asked != 20 {
+		t.Errorf("asked %d times, want 500 ÷ 50 × 2", asked)
+	}
+}
+
+func window(capacity, windowMS int64) *limit.Limit {
+	return &limit.Limit{Algorithm: limit.SlidingWindow, Capacity: capacity, WindowMS: windowMS}
+}
+
+func TestAsync(t *testing.T) {
+	p := pod.New(0, 0)
+	p.SetPods(10)
+	l := &limit.Limit{Algorithm: limit.TokenBucket, Rate: 100, PeriodMS: 1000, Burst: 100}
+	ops := take(l, 1)
+	ops[0].Want = 0
+	terms := []pod.Terms{{Counting: pod.Async, Sync: 50 * time.Millisecond}}
+	once(p, 0, ops, terms, store.Grant{OK: true, Remaining: 99}) // unknown: asked
+	once(p, 0, ops, terms, store.Grant{OK: true, Remaining: 98}) // the estimate begins
+	admitted := 0
+	var call *pod.Call
+	w := &pod.Waiter{Ops: ops}
+	for call == nil {
+		grants, d := p.Local(ms, nil, ops, terms)
+		if d.Outcome == pod.Ask {
+			call = p.Join(ms, w)
+			break
+		}
+		if grants[0].Source != store.FromAsync {
+			t.Fatalf("%+v", grants[0])
+		}
+		admitted++
+	}
+	// What the rate brings in 50 ms is 5 tokens, the part of half of 98 over ten
+	// pods 4.
+	if admitted != 5 {
+		t.Errorf("admitted %d on the estimate, want 5", admitted)
+	}
+	// When that is used up it is told at once, and only then the store is asked.
+	if op := call.Ops[0]; op.How != store.Add || op.Cost != 5 {
+		t.Fatalf("call %+v, want 5 added", call.Ops)
+	}
+	// The store had only three of them: two are owed.
+	done, next := p.Reply(2*ms, call, []store.Grant{{OK: true, Receipt: store.Receipt{Cost: 3}, Limit: l}}, nil)
+	if len(done) != 0 || next == nil || next.Ops[0].How != store.Take || next.Ops[0].Cost != 1 {
+		t.Fatalf("done %v, next %+v, want to ask", done, next)
+	}
+	p.Reply(3*ms, next, []store.Grant{{RetryMS: 10, Limit: l}}, nil)
+	if w.Grants[0].OK {
+		t.Error("an empty bucket allowed")
+	}
+	calls := p.Tick(100 * ms)
+	if len(calls) != 1 || calls[0].Ops[0].How != store.Add || calls[0].Ops[0].Cost != 2 {
+		t.Fatalf("calls %+v, want the two that are owed", calls)
+	}
+	// With more left than is owed the estimate begins again.
+	p.Reply(101*ms, calls[0], []store.Grant{{OK: true, Remaining: 50, Receipt: store.Receipt{Cost: 2}, Limit: l}}, nil)
+	if g, d := p.Local(102*ms, nil, ops, terms); d.Outcome != pod.Allowed || g[0].Source != store.FromAsync {
+		t.Errorf("%+v", g)
+	}
+	// An estimate is good for one sync.
+	if _, d := p.Local(200*ms, nil, ops, terms); d.Outcome != pod.Ask {
+		t.Error("an old estimate was used")
+	}
+}
+
+// What was counted is told once; only what surely did not arrive is told again.
+func TestAsync_lostCalls(t *testing.T) {
+	l := window(100, 1000)
+	for _, c := range []struct {
+		name string
+		err  error
+	}{
+		{"refused before it was sent", &store.StoreError{Kind: store.Unavailable}},
+		{"timed out", &store.StoreError{Kind: store.Timeout, Sent: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := pod.New(0, 0)
+			ops := take(l, 3)
+			ops[0].Want, ops[0].How = 0, store.Add
+			p.Local(0, nil, ops, []pod.Terms{{Counting: pod.Report}})
+			calls := p.Release(ms)
+			if len(calls) != 1 {
+				t.Fatal("nothing to tell")
+			}
+			p.Reply(2*ms, calls[0], nil, c.err)
+			p.Local(3*ms, nil, ops, []pod.Terms{{Counting: pod.Report}})
+			want := int64(3)
+			if e := c.err.(*store.StoreError); !e.Sent {
+				want = 6
+			}
+			if again := p.Release(4 * ms); len(again) != 1 || again[0].Ops[0].Cost != want {
+				t.Errorf("told %+v, want %d", again, want)
+			}
+		})
+	}
+}
+
+func TestReport(t *testing.T) {
+	p := pod.New(0, 0)
+	l := window(5, 1000)
+	ops := take(l, 1)
+	ops[0].Want, ops[0].How = 0, store.Add
+	terms := []pod.Terms{{Counting: pod.Report}}
+	for i := range 20 {
+		if g, d := p.Local(0, nil, ops, terms); d.Outcome != pod.Allowed || !g[0].OK {
+			t.Fatalf("report %d: %+v", i, g)
+		}
+	}
+	if calls := p.Tick(80 * ms); len(calls) != 1 || calls[0].Ops[0].Cost != 20 {
+		t.Errorf("told %+v, want 20", calls)
+	}
+}
