@@ -29,6 +29,11 @@ bench: ## yardsticks and ours side by side
 load: ## wrk against a server on the embedded store
 	scripts/load.sh
 
+.PHONY: fleet
+fleet: ## six servers on one Redis, under load
+	scripts/install-redis.sh
+	scripts/fleet.sh
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for TIME=30s each
 	scripts/fuzz.sh $(TIME)

@@ -72,13 +72,25 @@ func (c *Calendar) Unit() Unit { return c.unit }
 
 // At returns the window [startMS, endMS) that holds nowMS, in milliseconds of
 // the UTC epoch. Days of 23 and 25 hours and midnights that a clock change
-// skips are what the zone says they are.
+// skips are what the zone says they are. A midnight that comes twice starts its
+// day at the first: days follow each other without gap or overlap.
 func (c *Calendar) At(nowMS int64) (startMS, endMS int64) {
 	y, m, d := time.UnixMilli(nowMS).In(c.zone).Date()
+	startMS, endMS = c.window(y, m, d)
+	if nowMS >= endMS { // the clock went back over midnight, into a day that had ended
+		return c.window(y, m, d+1)
+	}
+	return startMS, endMS
+}
+
+// window returns the window that holds a local day.
+func (c *Calendar) window(y int, m time.Month, d int) (startMS, endMS int64) {
+	day := time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
+	y, m, d = day.Date()
 	switch c.unit {
 	case Week:
-		weekday := int(time.Date(y, m, d, 12, 0, 0, 0, c.zone).Weekday()+6) % 7
-		return c.midnight(y, m, d-weekday), c.midnight(y, m, d-weekday+7)
+		d -= int(day.Weekday()+6) % 7
+		return c.midnight(y, m, d), c.midnight(y, m, d+7)
 	case Month:
 		return c.midnight(y, m, 1), c.midnight(y, m+1, 1)
 	case Day:
@@ -97,15 +109,23 @@ func (c *Calendar) Around(nowMS int64) [4]int64 {
 	return [4]int64{before, start, end, after}
 }
 
-// midnight returns the first instant of a local day. Where a clock change skips
-// midnight, time.Date may land in the day before: then the day begins at the
-// change itself.
+// midnight returns the first instant of a local day: when the zone's clocks
+// first show it. Where a change skips midnight that is the change itself;
+// time.Date might choose the day before, or the second of two midnights.
 func (c *Calendar) midnight(y int, m time.Month, d int) int64 {
-	t := time.Date(y, m, d, 0, 0, 0, 0, c.zone)
-	noon := time.Date(y, m, d, 12, 0, 0, 0, c.zone)
-	if t.Day() != noon.Day() {
-		_, change := t.ZoneBounds()
-		t = change
+	shown := time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
+	// No zone is a day ahead: the search starts before, and goes on from change to
+	// change.
+	for t := shown.AddDate(0, 0, -1).In(c.zone); ; {
+		from, until := t.ZoneBounds()
+		_, offset := t.Zone()
+		at := shown.Add(-time.Duration(offset) * time.Second)
+		if at.Before(from) {
+			at = from
+		}
+		if until.IsZero() || at.Before(until) {
+			return at.UnixMilli()
+		}
+		t = until
 	}
-	return t.UnixMilli()
 }

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -90,6 +91,36 @@ func TestCLU03_undoIsWhole(t *testing.T) {
 				t.Errorf("%d left where 10 of 50 were added, want 40", got)
 			}
 		})
+	}
+}
+
+// TestCLU03_undoUnderLoad: a flood of checks that one bucket denies leaves those
+// asked before it as they were.
+func TestCLU03_undoUnderLoad(t *testing.T) {
+	s := open(t, patient("redis://"+redistest.SharedCluster(t).Addrs()[0]))
+	var ops []store.Op
+	for i, l := range []*limit.Limit{slow(5000), window(limit.SlidingWindow, 5000, time.Hour), window(limit.FixedWindow, 5000, time.Hour), window(limit.SlidingLog, 5000, time.Hour)} {
+		ops = append(ops, take(l.Algorithm.String(), fmt.Sprint("flooded-", i), l))
+	}
+	empty := take("empty", "flooded", slow(1))
+	must(t, s, empty)
+	const callers, checks = 64, 50
+	var group sync.WaitGroup
+	for range callers {
+		group.Go(func() {
+			for range checks {
+				if grants, err := s.Take(context.Background(), append(slices.Clip(ops), empty)); err != nil || grants[4].OK {
+					t.Errorf("%v, %v; want the last one denied", grants, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	for _, op := range ops {
+		eventually(t, 5*time.Second, op.Bucket.Rule+" is full again", func() bool { return s.LostUndos() > 0 || left(t, s, op) == 5000 })
+	}
+	if n := s.LostUndos(); n != 0 {
+		t.Errorf("%d undos of %d were lost", n, callers*checks*len(ops))
 	}
 }
 

@@ -79,7 +79,7 @@ func (s *Store) takeGroups(ctx context.Context, ops []store.Op, deadline time.Ti
 	return grants, nil
 }
 
-// undo queues the receipts of groups that were spent in vain, and returns the
+// undo sends back the receipts of groups that were spent in vain, and returns the
 // leases that came with them: nobody is told of those, and a window would count
 // them to its end. What an op did unconditionally stays.
 func (s *Store) undo(groups []group) {
@@ -97,7 +97,7 @@ func (s *Store) undo(groups []group) {
 			}
 		}
 		if len(undos) > 0 {
-			s.undoer.queue(undos)
+			s.undoer.start(s, undos)
 		}
 	}
 }

@@ -24,6 +24,9 @@ var opLua string
 //go:embed script/6-take.lua
 var takeLua string
 
+//go:embed script/members.lua
+var membersLua string
+
 // script is a Lua text and the name Redis knows it by.
 type script struct{ text, sha string }
 
@@ -36,3 +39,6 @@ func newScript(text string) script {
 func tally() script {
 	return newScript(clockLua + leaseLua + windowLua + logLua + opLua + takeLua)
 }
+
+// members is the script by which pods are counted.
+func members() script { return newScript(membersLua) }

@@ -16,7 +16,7 @@ import (
 
 // rights are what the script and the store need, and no more.
 var rights = strings.Fields("~tg:* +eval +evalsha +script|load +time +get +psetex +del +type +pexpire" +
-	" +zadd +zrange +zrevrange +zrangebyscore +zrank +zcard +zrem +zremrangebyrank" +
+	" +zadd +zrange +zrevrange +zrangebyscore +zrank +zcard +zrem +zremrangebyrank +zremrangebyscore" +
 	" +hello +ping +client|setname +cluster|slots +cluster|shards")
 
 func exactly(t *testing.T, s *redisstore.Store, key string) {

@@ -18,6 +18,8 @@ type Store struct {
 	conf   Config
 	client rueidis.Client
 	script script
+	// members is the script by which pods are counted.
+	members script
 	// bySlot says that buckets of different tags cannot be asked in one call.
 	bySlot bool
 
@@ -57,11 +59,12 @@ func newStore(ctx context.Context, conf Config, text script) (*Store, error) {
 		conf:     conf,
 		client:   client,
 		script:   text,
+		members:  members(),
 		bySlot:   client.Mode() == rueidis.ClientModeCluster,
 		inFlight: make(chan struct{}, conf.MaxInFlight),
 		closed:   make(chan struct{}),
+		undoer:   undoer{places: make(chan struct{}, maxUndos)},
 	}
-	s.undoer.start(s)
 	return s, nil
 }
 
@@ -117,8 +120,7 @@ func (s *Store) answer(a reply, dst []store.Grant, ops []store.Op, spends bool) 
 	return grants, nil
 }
 
-// Close gives up connections. Undos still queued are sent first, for at most a
-// second. It is safe to call twice; a Take after it fails as unavailable.
+// Close gives up connections. Undos under way end first, within a second. It is safe to call twice; a Take after it fails as unavailable.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		s.undoer.stop()

@@ -20,7 +20,7 @@ func checkCommand(env []string) *cobra.Command {
 		Short: "Ask a running server whether a request may pass",
 		Long: "Ask a running server whether a request may pass. This spends tokens; with --cost 0 it only looks.\n" +
 			"The exit code is 0 if allowed, 3 if denied, 1 if there is no verdict.",
-		Example: "  tallygate check --rule growth-global --key acct_7Q2\n" +
+		Example: "  tallygate check --domain public-api --rule growth-global --key acct_7Q2\n" +
 			"  tallygate check --domain public-api --attr plan=growth --attr api_key=acct_7Q2 --cost 5 -o json",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return check(cmd, env) },
@@ -104,7 +104,11 @@ func check(cmd *cobra.Command, env []string) error {
 		return err
 	}
 	var a answer
-	if err := json.Unmarshal(reply, &a); err != nil {
+	err = json.Unmarshal(reply, &a)
+	if err == nil && a.Code == "" && a.Verdict != "allow" && a.Verdict != "deny" {
+		err = fmt.Errorf("verdict %q", a.Verdict) // someone else's JSON is no denial
+	}
+	if err != nil {
 		return fmt.Errorf("the server at %s does not answer as tallygate does: %w", v.String("server"), err)
 	}
 	switch {

@@ -72,9 +72,15 @@ func TestCheckCommandServer(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
+	empty := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
+	defer empty.Close()
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
-	for url, want := range map[string]string{other.URL: "does not answer as tallygate does", gone.URL: "is a server running?"} {
+	for url, want := range map[string]string{
+		other.URL: "does not answer as tallygate does",
+		empty.URL: "does not answer as tallygate does",
+		gone.URL:  "is a server running?",
+	} {
 		code, _, stderr := run(t, []string{"TALLYGATE_SERVER=" + url}, "check", "--rule", "r", "--key", "k")
 		if code != 1 || !strings.Contains(stderr, want) {
 			t.Errorf("exit %d, %q, want 1, %q", code, stderr, want)

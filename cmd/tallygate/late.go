@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tallygate/tallygate/redisstore"
 	"github.com/tallygate/tallygate/store"
 )
 
@@ -19,9 +20,10 @@ const (
 	connectEvery = time.Second
 )
 
-// openStore is a store that can be closed.
+// openStore is a store that counts pods and can be closed.
 type openStore interface {
 	store.Store
+	redisstore.Beater
 	Close() error
 }
 
@@ -90,11 +92,39 @@ func unreachable(err error) bool {
 
 // Take implements store.Store.
 func (l *lateStore) Take(ctx context.Context, ops []store.Op) ([]store.Grant, error) {
+	s, err := l.get()
+	if err != nil {
+		return nil, err
+	}
+	return s.Take(ctx, ops)
+}
+
+// Beat implements redisstore.Beater.
+func (l *lateStore) Beat(ctx context.Context, pod string) (live int64, joined bool, err error) {
+	s, err := l.get()
+	if err != nil {
+		return 0, false, err
+	}
+	return s.Beat(ctx, pod)
+}
+
+// Leave implements redisstore.Beater. A pod that never reached the store is none
+// of its members.
+func (l *lateStore) Leave(ctx context.Context, pod string) error {
+	s, err := l.get()
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	return s.Leave(ctx, pod)
+}
+
+// get returns the store once it is there.
+func (l *lateStore) get() (openStore, error) {
 	s := l.open.Load()
 	if s == nil {
 		return nil, &store.StoreError{Kind: store.Unavailable, Err: errAway}
 	}
-	return (*s).Take(ctx, ops)
+	return *s, nil
 }
 
 // Close ends the attempts and closes the store.

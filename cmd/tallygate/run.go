@@ -92,8 +92,10 @@ func (m *Main) command(env []string) *cobra.Command {
 	root.AddCommand(
 		m.serveCommand(env),
 		checkCommand(env),
+		loadCommand(),
 		m.rulesCommand(),
 		configCommand(env),
+		simulateCommand(),
 		versionCommand(),
 	)
 	return root

@@ -47,7 +47,8 @@ func (m *Main) serveCommand(env []string) *cobra.Command {
 
 // serve wires everything, serves, and takes it apart in the opposite order.
 func (m *Main) serve(ctx context.Context, v *values, stdout, stderr io.Writer) (err error) {
-	log := newLog(v, stderr)
+	pod := podID(v)
+	log := newLog(v, pod, stderr)
 	path := strings.TrimPrefix(v.String("rules"), "file:")
 	first := v.origin["rules"] == "default" && missing(path)
 	if first {
@@ -75,6 +76,12 @@ func (m *Main) serve(ctx context.Context, v *values, stdout, stderr io.Writer) (
 		return err
 	}
 	defer func() { err = errors.Join(err, limiter.Close()) }()
+
+	leave, err := countPods(ctx, v, pod, counts, limiter, log)
+	if err != nil {
+		return fmt.Errorf("pods: %w", err)
+	}
+	defer leave()
 
 	srv, err := newServer(v, limiter, log)
 	if err != nil {
@@ -156,7 +163,7 @@ func (m *Main) now() time.Time {
 }
 
 // newLog makes the logger of the settings, which are valid.
-func newLog(v *values, out io.Writer) *slog.Logger {
+func newLog(v *values, pod string, out io.Writer) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(v.String("log-level"))) // checked by the setting
 	options := &slog.HandlerOptions{Level: level}
@@ -164,12 +171,7 @@ func newLog(v *values, out io.Writer) *slog.Logger {
 	if v.String("log-format") == "json" {
 		handler = slog.NewJSONHandler(out, options)
 	}
-	log := slog.New(handler)
-	pod := v.String("pod-id")
-	if pod == "" {
-		pod, _ = os.Hostname() // a pod without a name logs without one
-	}
-	return log.With("pod", pod)
+	return slog.New(handler).With("pod", pod)
 }
 
 func missing(path string) bool {

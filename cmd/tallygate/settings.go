@@ -40,7 +40,8 @@ func settings() []setting {
 	return []setting{
 		{name: "http", fallback: ":8080", flag: serving, valid: address, help: "address of the check API and health"},
 		{name: "rules", fallback: "file:rules.yaml", flag: serving, valid: rulesURL, help: "where the rules are: file:PATH"},
-		{name: "pod-id", flag: serving, help: "name of this pod in logs (default the host's name)"},
+		{name: "pod-id", flag: serving, valid: atMostBytes(256), help: "name of this pod, in logs and among those that share the store (default the host's name and a random suffix)"},
+		{name: "pods", fallback: "0", flag: serving, valid: wholeWithin(0, 1e5), help: "how many pods share the store; 0 counts those that live"},
 
 		{name: "store", fallback: "memory", flag: serving, valid: storeURL, help: "where the counts are: memory, redis://h1:p,h2:p, rediss://…, redis+sentinel://h1,h2/master"},
 		{name: "store-deadline", fallback: "5ms", flag: serving, valid: durationWithin(time.Millisecond, time.Second), help: "how long one check may wait for the store"},
@@ -125,6 +126,15 @@ func jitter(value string) error {
 		return fmt.Errorf("%q is no part from 0 to %v", value, headers.MaxJitter)
 	}
 	return nil
+}
+
+func atMostBytes(most int) func(string) error {
+	return func(value string) error {
+		if len(value) > most {
+			return fmt.Errorf("%d bytes are more than %d", len(value), most)
+		}
+		return nil
+	}
 }
 
 func wholeWithin(low, high int64) func(string) error {

@@ -23,6 +23,7 @@ func rooms() []namedRoom {
 		{"identity", room{}},
 		{"internal/keyed", room{}},
 		{"internal/headers", room{}},
+		{"internal/load", room{outside: []string{"github.com/HdrHistogram/hdrhistogram-go"}}},
 		{"internal/algorithm", room{house: []string{"limit"}}},
 
 		// The contracts, and what stands on them alone.
@@ -40,7 +41,7 @@ func rooms() []namedRoom {
 		// The server.
 		{"internal/server", room{house: []string{root, "limit", "store", "rules", "internal/headers"}}},
 		{"cmd/tallygate", room{
-			house: []string{root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "internal/headers", "internal/server"},
+			house: []string{root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "internal/headers", "internal/load", "internal/server"},
 			outside: []string{
 				"github.com/goccy/go-yaml",
 				"github.com/knadh/koanf/v2",

@@ -12,7 +12,11 @@ func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 // TestFigures prints every figure beside its yardstick.
 func TestFigures(t *testing.T) {
 	t.Run("local", testLocal)
+	t.Run("leases", testLeases)
 	t.Run("http", testHTTP)
+	t.Run("http from leases", testHTTPLeases)
+	t.Run("open loop, exact", testOpenLoopExact)
+	t.Run("open loop, from leases", testOpenLoopLocal)
 	t.Run("redis throughput", testRedisThroughput)
 	t.Run("redis CPU", testRedisCPU)
 	t.Run("redis memory", testRedisMemory)
