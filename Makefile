@@ -8,7 +8,8 @@ check: fmt-check arch vet lint test ## all checks, the quick ones first (the def
 
 .PHONY: run
 run: ## start the service on the embedded store
-	$(GO) run ./cmd/tallygate serve
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/tallygate
+	exec bin/tallygate serve
 
 .PHONY: test
 test: ## all tests, with Redis, race detector, shuffled

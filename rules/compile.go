@@ -128,12 +128,14 @@ func (c *compiler) follow(last *limit.Limit, slowMS int64, next *limit.Limit, re
 }
 
 // slowUntil returns until when a bucket that is missing since a change of its
-// numbers is not a full one; 0 if they did not get slower.
+// numbers may not be a full one; 0 if they did not get slower. A bucket nobody
+// asked for since expired by its old numbers, at the latest when these would have
+// filled it.
 func (c *compiler) slowUntil(last, next *limit.Limit, sinceMS int64) int64 {
 	if !slower(last, next) {
 		return 0
 	}
-	return sinceMS + min(timeToFullMS(next), slowStart.Milliseconds())
+	return sinceMS + min(timeToFullMS(last), timeToFullMS(next), slowStart.Milliseconds())
 }
 
 func (c *compiler) addOverrides(set Set) {

@@ -163,7 +163,13 @@ func anonymousKey(attrs map[string]string) (string, bool) {
 // missing names the first attribute that the request lacks.
 func (c *Compiled) missing(attrs map[string]string) *KeyError {
 	for _, name := range c.rule.Identity {
-		if _, ok := canonical(name, attrs[name]); !ok {
+		value, given := attrs[name]
+		if _, ok := canonical(name, value); !ok && given && value != "" {
+			return &KeyError{
+				Rule: c.rule.ID, Attribute: name, Missing: true,
+				Message: quote(value) + " is not an address, and there is no other to count by",
+			}
+		} else if !ok {
 			return &KeyError{
 				Rule: c.rule.ID, Attribute: name, Missing: true,
 				Message: "is missing, and there is no ip to count by instead",

@@ -143,7 +143,7 @@ func TestResolve(t *testing.T) {
 			"junk for an address",
 			[]string{counting("ip", `'ip'`, "")},
 			map[string]string{"ip": "junk1"},
-			`missing: rule "ip": ip: is missing, and there is no ip to count by instead`,
+			`missing: rule "ip": ip: "junk1" is not an address, and there is no other to count by`,
 		},
 		{
 			"a shadow rule refuses nothing",

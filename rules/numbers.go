@@ -242,19 +242,13 @@ func timeToFullMS(l *limit.Limit) int64 {
 	}
 }
 
-// slower reports whether numbers b give less than a: in a second or at once. A
-// bucket that expired as full under a is then not a full one under b.
+// slower reports whether a bucket that expired as full under a may be less than
+// full under b: its tokens come back slower. A window is kept for longer than its
+// counts matter, whatever its capacity, and a smaller burst is full sooner: there
+// a missing bucket is an unused one.
 func slower(a, b *limit.Limit) bool {
-	if a.Algorithm != b.Algorithm {
-		return true // they cannot be compared
-	}
-	if b.Full() < a.Full() {
-		return true
-	}
-	if a.Algorithm != limit.TokenBucket {
-		return timeToFullMS(b) > timeToFullMS(a)
-	}
-	return less(b.Rate, a.PeriodMS, a.Rate, b.PeriodMS)
+	return a.Algorithm == limit.TokenBucket && b.Algorithm == limit.TokenBucket &&
+		less(b.Rate, a.PeriodMS, a.Rate, b.PeriodMS)
 }
 
 // less reports whether a·b < c·d: rates of 10^12 and periods of a month do not

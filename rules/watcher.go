@@ -175,7 +175,11 @@ func (w *Watcher) loadLocked(ctx context.Context) error {
 	if err != nil {
 		if text := err.Error(); text != w.failure && ctx.Err() == nil {
 			w.failure = text
-			w.cfg.Log.Error("rules not loaded; the last good ones stay", "error", text, "revision", w.Snapshot().revision)
+			stay := "rules not loaded; the last good ones stay"
+			if w.Snapshot().revision == 0 {
+				stay = "rules not loaded, and there are none yet"
+			}
+			w.cfg.Log.Error(stay, "error", text, "revision", w.Snapshot().revision) //nolint:sloglint // one of two constants
 		}
 		return err
 	}

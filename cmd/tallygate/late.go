@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -84,10 +86,19 @@ func (l *lateStore) try(ctx context.Context, within time.Duration, open func(con
 	return err
 }
 
-// unreachable reports whether an error may pass by itself.
+// unreachable reports whether an error may pass by itself: no connection, one
+// that was closed, or a server that says that it is not ready.
 func unreachable(err error) bool {
 	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded)
+	if errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return true
+	}
+	for _, word := range []string{"LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "BUSY"} {
+		if strings.Contains(err.Error(), word+" ") {
+			return true
+		}
+	}
+	return false
 }
 
 // Take implements store.Store.

@@ -42,7 +42,7 @@ func (p *Pod) Local(now int64, dst []store.Grant, ops []store.Op, terms []Terms)
 	for i := range ops {
 		q.find(i, hashes[i])
 	}
-	// The order of questions: a remembered denial, what is paid for, the pod's own
+	// The order of questions: what is paid for, a remembered denial, the pod's own
 	// bucket in front of the store, the store.
 	for i := range ops {
 		q.say(i)
@@ -106,15 +106,17 @@ func (q *question) say(i int) {
 		q.d.Lacking |= 1 << i
 		return
 	}
-	denied := op.How == store.Take && b.denial.covers(q.now, op.Cost)
+	denied := b.denial.covers(q.now, op.Cost)
 	switch {
 	case op.How == store.Add:
 		q.grants[i].OK = true
+	case counting == Lease && b.leases.tokens(q.now) >= op.Cost:
+		q.grants[i].OK = true // paid for, whatever the store said since
 	case denied && op.Shadow:
 		q.grants[i] = b.no(q.now)
 	case denied:
 		q.deny(i, b.no(q.now))
-	case counting == Async && b.tally.may(q.now, op.Cost), counting == Lease && b.leases.tokens(q.now) >= op.Cost:
+	case counting == Async && b.tally.may(q.now, op.Cost):
 		q.grants[i].OK = true
 	case q.now < b.pauseNS && !op.Shadow:
 		q.deny(i, b.no(q.now))
