@@ -44,7 +44,7 @@ func settings() []setting {
 		{name: "pods", fallback: "0", flag: serving, valid: wholeWithin(0, 1e5), help: "how many pods share the store; 0 counts those that live"},
 
 		{name: "store", fallback: "memory", flag: serving, valid: storeURL, help: "where the counts are: memory, redis://h1:p,h2:p, rediss://…, redis+sentinel://h1,h2/master"},
-		{name: "store-deadline", fallback: "5ms", flag: serving, valid: durationWithin(time.Millisecond, time.Second), help: "how long one check may wait for the store"},
+		{name: "store-deadline", fallback: "5ms", flag: serving, valid: durationWithin(time.Millisecond, 10*time.Second), help: "how long one check may wait for the store"},
 		{name: "store-username", flag: serving, help: "user name at the store"},
 		{name: "store-password", secret: true, flag: nowhere, help: "password at the store"},
 		{name: "store-password-file", flag: serving, help: "file with the password at the store"},

@@ -78,7 +78,7 @@ func TestSettingsRefused(t *testing.T) {
 		{"wrong address", "", nil, []string{"--http", "8080"}, `"8080" is no address`},
 		{"wrong port", "", nil, []string{"--http", ":99999"}, `":99999" has no port`},
 		{"wrong level", "", nil, []string{"--log-level", "loud"}, `"loud" is none of debug`},
-		{"wrong deadline", "", nil, []string{"--store-deadline", "5"}, `"5" is no time from 1ms to 1s`},
+		{"wrong deadline", "", nil, []string{"--store-deadline", "5"}, `"5" is no time from 1ms to 10s`},
 		{"wrong truth", "plain_identities: perhaps\n", nil, nil, `"perhaps" is neither true nor false`},
 		{"secret as flag", "", nil, []string{"--store-password", "x"}, "unknown flag"},
 		{"secret twice", "", []string{"TALLYGATE_KEY_HASH=a", "TALLYGATE_KEY_HASH_FILE=/dev/null"}, nil, "key-hash and key-hash-file are both set"},
