@@ -25,6 +25,7 @@ type bucket struct {
 	// empty: others ask too, and each asking for a token or two would cost the
 	// store more than all the tokens are worth.
 	pauseNS int64
+	denials int8 // in a row, each of which makes the pause longer
 	// flights counts the flights under way for a set with this bucket in it.
 	flights int32
 }
@@ -93,21 +94,31 @@ func (b *bucket) learn(now, askedNS int64, op *store.Op, g *store.Grant, spent b
 	}
 }
 
-// restFor is how long a pod leaves an empty bucket alone at most.
-const restFor = 20 * time.Millisecond
+// restFor is how long a pod leaves an empty bucket alone after a denial, and how
+// often that doubles while denial follows denial: what refills meanwhile waits in
+// the bucket.
+const (
+	restFor     = 10 * time.Millisecond
+	restDoubles = 2
+)
 
-// rest leaves a bucket that was found empty alone for a while: restFor after a
-// denial, and after a call that brought the last of it until this pod's part of
-// the refill is a token. Not at all if the call brought more than that part: then
-// it is this pod the traffic comes to. No longer than a quarter of what fills the
-// bucket, or refill would be lost.
+// rest leaves a bucket that was found empty alone for a while: after a call that
+// brought the last of it until this pod's part of the refill is a token. Not at
+// all if the call brought more than that part: then it is this pod the traffic
+// comes to. No longer than a quarter of what fills the bucket, or refill would be
+// lost.
 func (b *bucket) rest(now, brought, pods int64) {
 	l := b.limit
 	if l.Algorithm != limit.TokenBucket {
 		return
 	}
-	pause := min(restFor.Nanoseconds(), l.Burst*l.PeriodMS/l.Rate*ms/4)
 	if brought > 0 {
+		b.denials = 0
+	}
+	pause := min(restFor.Nanoseconds()<<b.denials, l.Burst*l.PeriodMS/l.Rate*ms/4)
+	if brought == 0 {
+		b.denials = min(b.denials+1, restDoubles)
+	} else {
 		pause = min(pause, pods*l.PeriodMS*ms/l.Rate)
 		if brought*pods*l.PeriodMS*ms > l.Rate*pause {
 			return

@@ -65,7 +65,7 @@ func TestFlight_queue(t *testing.T) {
 	}
 	// What was granted and not taken goes back.
 	calls := p.Tick(30)
-	if len(calls) != 1 || calls[0].Ops[0].How != store.Back || calls[0].Ops[0].Cost != 2 {
+	if len(calls) != 1 || calls[0].Ops[0].How != store.Undo || calls[0].Ops[0].Receipt.Cost != 2 {
 		t.Errorf("calls %+v, want 2 tokens back", calls)
 	}
 }

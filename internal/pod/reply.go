@@ -2,6 +2,7 @@ package pod
 
 import (
 	"github.com/tallygate/tallygate/internal/keyed"
+	"github.com/tallygate/tallygate/limit"
 	"github.com/tallygate/tallygate/store"
 )
 
@@ -27,7 +28,7 @@ func (p *Pod) Reply(now int64, c *Call, grants []store.Grant, err error) (done [
 	default:
 		done = f.deny(grants)
 	}
-	p.keep(c, surplus)
+	p.keep(c, grants, surplus)
 	speaksFor := f.depart()
 	if len(speaksFor) == 0 {
 		delete(p.flights, f.name)
@@ -127,12 +128,14 @@ func (p *Pod) takeOwn(now int64, w *Waiter) bool {
 }
 
 // keep remembers queue tokens that nobody took, since who asked for them has
-// left: they go back with a call of their own.
-func (p *Pod) keep(c *Call, surplus []int64) {
+// left: they go back with a call of their own, by receipt, so that a window of
+// another time is not credited. A log cannot give back part of an entry: there they
+// stay spent.
+func (p *Pod) keep(c *Call, grants []store.Grant, surplus []int64) {
 	for i, n := range surplus {
-		if n > 0 {
-			op := c.Ops[i]
-			p.surplus = append(p.surplus, store.Op{Bucket: op.Bucket, Limit: op.Limit, How: store.Back, Cost: n})
+		if op := c.Ops[i]; n > 0 && op.Limit.Algorithm != limit.SlidingLog {
+			back := store.Receipt{ID: grants[i].Receipt.ID, Cost: n}
+			p.surplus = append(p.surplus, store.Op{Bucket: op.Bucket, Limit: op.Limit, How: store.Undo, Receipt: back})
 		}
 	}
 }
