@@ -113,19 +113,30 @@ func (c *Calendar) Around(nowMS int64) [4]int64 {
 // first show it. Where a change skips midnight that is the change itself;
 // time.Date might choose the day before, or the second of two midnights.
 func (c *Calendar) midnight(y int, m time.Month, d int) int64 {
-	shown := time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
-	// No zone is a day ahead: the search starts before, and goes on from change to
-	// change.
-	for t := shown.AddDate(0, 0, -1).In(c.zone); ; {
-		from, until := t.ZoneBounds()
-		_, offset := t.Zone()
-		at := shown.Add(-time.Duration(offset) * time.Second)
-		if at.Before(from) {
-			at = from
-		}
-		if until.IsZero() || at.Before(until) {
-			return at.UnixMilli()
-		}
-		t = until
+	shown := time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix()
+	// No zone is a day ahead or behind: one change may lie between.
+	before, after := c.offset(shown-dayS), c.offset(shown+dayS)
+	first, second := shown-before, shown-after
+	switch {
+	case c.offset(first) == before:
+		return first * 1000
+	case c.offset(second) == after:
+		return second * 1000
 	}
+	for first-second > 1 { // the change is after second and not after first
+		if middle := second + (first-second)/2; c.offset(middle) == before {
+			second = middle
+		} else {
+			first = middle
+		}
+	}
+	return first * 1000
+}
+
+const dayS = 86_400
+
+// offset returns how many seconds the zone is ahead of UTC.
+func (c *Calendar) offset(unix int64) int64 {
+	_, offset := time.Unix(unix, 0).In(c.zone).Zone()
+	return int64(offset)
 }
