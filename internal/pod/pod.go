@@ -20,6 +20,7 @@ type Pod struct {
 	pods    atomic.Int64
 	// offsetNS is the store's clock less the pod's, as of the last answer.
 	offsetNS atomic.Int64
+	figures  figures
 
 	mu      sync.Mutex // guards what follows; buckets are locked after it, never before
 	flights map[string]*flight
@@ -42,6 +43,7 @@ func New(now int64, entries int) *Pod {
 		flights: map[string]*flight{},
 		endings: map[int64][]ending{},
 	}
+	p.figures.rules = map[string]*LeaseFigures{}
 	p.pods.Store(1)
 	p.ticked = now / int64(TickEvery)
 	return p
@@ -66,6 +68,8 @@ type Call struct {
 	// which spends it pays for, by op.
 	topUp    bool
 	triggers []trigger
+	// most is the largest lease each op may bring: its rule's.
+	most []int64
 	// sync says that the call only tells counts: its flight asks after that.
 	sync bool
 }
@@ -125,12 +129,14 @@ func (p *Pod) call(now int64, f *flight, speaksFor []*Waiter) *Call {
 	mask, hashes := p.lock(c.Ops)
 	defer p.buckets.Unlock(mask)
 	pods := p.pods.Load()
+	c.most = make([]int64, len(c.Ops))
 	for i := range c.Ops {
 		op := &c.Ops[i]
+		c.most[i] = op.Want
 		if b := p.entry(now, hashes[i], op); b != nil {
 			b.flights++
 			b.leases.expire(now)
-			op.Reports = b.leases.report(nil)
+			op.Reports = p.report(now, op.Bucket.Rule, b)
 			op.Want, op.Pods = min(op.Want, b.demand.want(now)), pods
 		} else {
 			op.Want = 0

@@ -286,6 +286,7 @@ func TestAlwaysAsk(t *testing.T) {
 func TestLocal_allocates_nothing(t *testing.T) {
 	p := pod.New(0, 0)
 	ops := take(fast(), 1)
+	ops[0].Want = 1_000_000
 	prime(t, p, ops, 1_000_000)
 	grants := make([]store.Grant, 0, 1)
 	if n := testing.AllocsPerRun(1000, func() { grants, _ = p.Local(2*ms, grants[:0], ops, nil) }); n != 0 {

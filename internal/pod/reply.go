@@ -9,6 +9,7 @@ import (
 // Reply takes in the store's answer to a call. It returns the checks that are
 // answered now, and the call to be made next for those that still wait, or nil.
 func (p *Pod) Reply(now int64, c *Call, grants []store.Grant, err error) (done []*Waiter, next *Call) {
+	c.sane(grants)
 	spent := err == nil && spends(c.Ops, grants)
 	p.mu.Lock()
 	p.learn(now, c, grants, spent, err)
@@ -69,7 +70,8 @@ func (p *Pod) learn(now int64, c *Call, grants []store.Grant, spent bool, err er
 		}
 		if c.topUp {
 			b.toppingUp = false
-			b.leases.settleTrigger(now, c.triggers[i], err == nil && spent)
+			paid := err == nil && spent
+			p.settled(op.Bucket.Rule, c.triggers[i], b.leases.settleTrigger(now, c.triggers[i], paid), paid)
 		}
 		if op.How == store.Add {
 			var g store.Grant
@@ -81,6 +83,9 @@ func (p *Pod) learn(now int64, c *Call, grants []store.Grant, spent bool, err er
 		}
 		if err != nil {
 			continue
+		}
+		if spent && grants[i].Lease > 0 {
+			p.granted(op.Bucket.Rule, b, &grants[i])
 		}
 		b.learn(now, c.askedNS, op, &grants[i], spent, pods)
 		if spent && grants[i].Lease > 0 {

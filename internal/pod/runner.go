@@ -26,7 +26,8 @@ type Runner struct {
 
 	cancel  context.CancelFunc
 	context context.Context //nolint:containedctx // the life of calls, which are nobody's own
-	work    sync.WaitGroup
+	work    sync.WaitGroup  // the ticking
+	flights sync.WaitGroup  // calls under way
 
 	mu     sync.Mutex // guards closed against new work
 	closed bool
@@ -34,6 +35,9 @@ type Runner struct {
 
 // releaseFor bounds what Close waits for leases to be given back.
 const releaseFor = 2 * time.Second
+
+// releasing bounds the calls that give leases back at one time.
+const releasing = 64
 
 // errPatience is what a check gets that has waited for long enough.
 var errPatience = errors.New("no answer in time")
@@ -194,7 +198,7 @@ func (r *Runner) run(c *Call) bool {
 	if r.closed {
 		return false
 	}
-	r.work.Go(func() { r.fly(c) })
+	r.flights.Go(func() { r.fly(c) })
 	return true
 }
 
@@ -225,6 +229,24 @@ func (r *Runner) tick() {
 	}
 }
 
+// release gives all leases back, several at a time.
+func (r *Runner) release(ctx context.Context) {
+	var wg sync.WaitGroup
+	room := make(chan struct{}, releasing)
+	for _, c := range r.pod.Release(r.now()) {
+		room <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		wg.Go(func() {
+			// What cannot be given back comes back by itself when the lease has ended.
+			_, _ = r.store.Take(ctx, c.Ops)
+			<-room
+		})
+	}
+	wg.Wait()
+}
+
 // Close gives all leases back, for at most two seconds, and ends. The store stays
 // open.
 func (r *Runner) Close() error {
@@ -237,13 +259,9 @@ func (r *Runner) Close() error {
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), releaseFor)
 	defer cancel()
-	for _, c := range r.pod.Release(r.now()) {
-		if ctx.Err() != nil {
-			break
-		}
-		// What cannot be given back comes back by itself when the lease has ended.
-		_, _ = r.store.Take(ctx, c.Ops)
-	}
+	// Calls under way may bring leases still. Each ends by the store's deadline.
+	r.flights.Wait()
+	r.release(ctx)
 	r.cancel()
 	r.work.Wait()
 	return nil

@@ -97,9 +97,10 @@ func (p *Pod) returns(now int64, e *ending, all bool) (store.Op, bool) {
 		b.leases.release()
 	}
 	if b.leases[0].back+b.leases[1].back == 0 {
+		p.settle(now, e.bucket.Rule, b, all)
 		return store.Op{}, false
 	}
-	return store.Op{Bucket: e.bucket, Limit: b.limit, Reports: b.leases.report(nil)}, true
+	return store.Op{Bucket: e.bucket, Limit: b.limit, Reports: p.report(now, e.bucket.Rule, b)}, true
 }
 
 // calls puts ops of the same key into one call each, since they share a slot.

@@ -21,10 +21,11 @@ func (p *Pod) topUp(now int64, ops []store.Op, low uint32) *Call {
 	}
 	mask, hashes := p.lock(asked)
 	defer p.buckets.Unlock(mask)
-	c := &Call{Ops: asked, askedNS: now, topUp: true, triggers: make([]trigger, len(asked))}
+	c := &Call{Ops: asked, askedNS: now, topUp: true, triggers: make([]trigger, len(asked)), most: make([]int64, len(asked))}
 	pods := p.pods.Load()
 	for i := range asked {
 		op := &asked[i]
+		c.most[i] = op.Want
 		b := p.entry(now, hashes[i], op)
 		if b == nil {
 			return nil
@@ -34,10 +35,11 @@ func (p *Pod) topUp(now int64, ops []store.Op, low uint32) *Call {
 		b.leases.expire(now)
 		c.triggers[i] = b.leases.takeTrigger(op.Cost)
 		op.Want, op.Pods = min(op.Want, b.demand.want(now)), pods
-		op.Reports = b.leases.report(nil)
+		op.Reports = p.report(now, op.Bucket.Rule, b)
 	}
 	c.flight = &flight{name: name, waiting: []*Waiter{{Ops: asked, background: true}}, sent: 1}
 	p.flights[name] = c.flight
+	p.figures.topUps.Add(1)
 	return c
 }
 
@@ -65,13 +67,14 @@ func (h *held) takeTrigger(cost int64) trigger {
 }
 
 // settleTrigger ends a background call: the tokens are the lease's again, or were
-// spent after all.
-func (h *held) settleTrigger(now int64, t trigger, paid bool) {
+// spent after all. It reports whether the lease is still there.
+func (h *held) settleTrigger(now int64, t trigger, paid bool) (lives bool) {
 	for i := range h {
 		l := &h[i]
 		if l.generation != t.generation {
 			continue
 		}
+		lives = true
 		switch {
 		case !paid:
 			l.spent += t.tokens
@@ -81,4 +84,5 @@ func (h *held) settleTrigger(now int64, t trigger, paid bool) {
 			l.back += t.tokens
 		}
 	}
+	return lives
 }

@@ -1,0 +1,154 @@
+package pod
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/tallygate/tallygate/internal/keyed"
+	"github.com/tallygate/tallygate/store"
+)
+
+// LeaseFigures are what became of the leased tokens of one rule:
+// Granted = Spent + Returned + Expired + Out.
+type LeaseFigures struct {
+	// Granted is what the store gave, Spent and Returned what it was told of, and
+	// Expired what ended unspent before it could be told.
+	Granted, Spent, Returned, Expired int64
+	// Out is what the store was not told of yet; Idle the unspent part of it.
+	Out, Idle int64
+}
+
+// maxFigures bounds the rules that have figures of their own; later ones share
+// those of the name "".
+const maxFigures = 1000
+
+// figures counts what no local answer needs: everything here happens once a call of
+// the store, or less.
+type figures struct {
+	topUps atomic.Int64
+
+	mu    sync.Mutex // guards rules; taken after all other locks
+	rules map[string]*LeaseFigures
+}
+
+// TopUps returns how many calls fetched leases in the background.
+func (p *Pod) TopUps() int64 { return p.figures.topUps.Load() }
+
+// Leases returns the figures of every rule that ever had a lease; the key "" is
+// for those beyond a thousand. It looks at each bucket, a few at a time.
+func (p *Pod) Leases() map[string]LeaseFigures {
+	type held struct{ out, idle int64 }
+	now := map[string]*held{}
+	p.buckets.Each(func(n keyed.Name, b *bucket) {
+		if b.leases.idle() {
+			return
+		}
+		h := now[n.Rule]
+		if h == nil {
+			h = new(held)
+			now[n.Rule] = h
+		}
+		for i := range b.leases {
+			l := &b.leases[i]
+			h.idle += l.tokens + l.back
+			h.out += l.tokens + l.back + l.spent
+		}
+	})
+	f := &p.figures
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := make(map[string]LeaseFigures, len(f.rules))
+	for rule, l := range f.rules {
+		all[rule] = *l
+	}
+	for rule, h := range now {
+		if f.rules[rule] == nil {
+			rule = ""
+		}
+		l := all[rule]
+		l.Out, l.Idle = l.Out+h.out, l.Idle+h.idle
+		all[rule] = l
+	}
+	return all
+}
+
+// add adds to the figures of a rule.
+func (f *figures) add(rule string, d LeaseFigures) {
+	if d == (LeaseFigures{}) {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l := f.rules[rule]
+	if l == nil {
+		if len(f.rules) >= maxFigures {
+			rule = ""
+		}
+		if l = f.rules[rule]; l == nil {
+			l = new(LeaseFigures)
+			f.rules[rule] = l
+		}
+	}
+	l.Granted += d.Granted
+	l.Spent += d.Spent
+	l.Returned += d.Returned
+	l.Expired += d.Expired
+}
+
+// report takes out of a bucket's leases what the store is to be told now.
+func (p *Pod) report(now int64, rule string, b *bucket) []store.Report {
+	var d LeaseFigures
+	for i := range b.leases {
+		l := &b.leases[i]
+		d.Spent += l.spent
+		if now < l.endsNS {
+			d.Returned += l.back
+		} else {
+			d.Expired += l.back // the store has forgotten that generation, or is about to
+		}
+	}
+	p.figures.add(rule, d)
+	return b.leases.report(nil)
+}
+
+// granted counts the lease that a grant brings to a bucket, before the bucket
+// learns of it: it forgets the oldest generation for a new one, and the new one
+// where it is the oldest itself.
+func (p *Pod) granted(rule string, b *bucket, g *store.Grant) {
+	d := LeaseFigures{Granted: g.Lease}
+	oldest := &b.leases[0]
+	switch {
+	case g.Generation == oldest.generation || g.Generation == b.leases[1].generation:
+	case g.Generation < oldest.generation:
+		d.Expired = g.Lease
+	default:
+		d.Spent, d.Expired = oldest.spent, oldest.tokens+oldest.back
+	}
+	p.figures.add(rule, d)
+}
+
+// settled counts the spend that a background call paid for in place of a lease:
+// the lease has its tokens again, so they count as granted once more. A lease that
+// is gone meanwhile has not.
+func (p *Pod) settled(rule string, t trigger, lives, paid bool) {
+	switch {
+	case !lives:
+		p.figures.add(rule, LeaseFigures{Spent: t.tokens})
+	case paid:
+		p.figures.add(rule, LeaseFigures{Spent: t.tokens, Granted: t.tokens})
+	}
+}
+
+// settle forgets what was spent of leases that have nothing left and are about to
+// end: the store takes what it is not told of for spent. Unsettled, it would keep
+// the bucket in the table for good.
+func (p *Pod) settle(now int64, rule string, b *bucket, all bool) {
+	var d LeaseFigures
+	for i := range b.leases {
+		if l := &b.leases[i]; l.tokens == 0 && (all || now >= l.endsNS-int64(giveBackBefore)) {
+			d.Spent += l.spent
+			l.spent = 0
+		}
+	}
+	p.figures.add(rule, d)
+}
