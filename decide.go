@@ -9,17 +9,23 @@ import (
 // Decide is [Limiter.Check] into a verdict that is used again: with a store that
 // is a store.Appender it does not allocate. v is overwritten, its Entries keep
 // their memory; after an error it holds no verdict.
-//
-// This function is the path of a request. It owns the order of the questions and
-// every branch; what it calls does one step each.
 func (l *Limiter) Decide(ctx context.Context, check Check, v *Verdict) error {
 	v.reset()
+	s := l.scratch.Get().(*scratch) //nolint:forcetypeassert // the pool holds nothing else
+	err := l.decide(ctx, s, &check, v)
+	l.meter.count(s, &check, v, err)
+	l.free(s) // after a panic it is not used again
+	return err
+}
+
+// decide is the path of a request. It owns the order of the questions and every
+// branch; what it calls does one step each.
+func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdict) error {
 	if err := l.usable(ctx); err != nil {
 		return err
 	}
 	snapshot, now := l.rules.Snapshot(), l.now()
-	s := l.scratch.Get().(*scratch) //nolint:forcetypeassert // the pool holds nothing else
-	defer l.free(s)
+	s.view = l.meter.viewOf(snapshot, now)
 
 	// Identify and match: which rules apply, and which key each counts.
 	domain, err := domainOf(snapshot, check.Domain)
@@ -27,9 +33,9 @@ func (l *Limiter) Decide(ctx context.Context, check Check, v *Verdict) error {
 		return err
 	}
 	if check.Attributes != nil {
-		err = s.match(domain, &check)
+		err = s.match(domain, check)
 	} else {
-		err = s.name(domain, &check)
+		err = s.name(domain, check)
 	}
 	if err != nil {
 		return err
@@ -94,6 +100,6 @@ func (l *Limiter) free(s *scratch) {
 	clear(s.bound)
 	s.entries, s.ops, s.grants = s.entries[:0], s.ops[:0], s.grants[:0]
 	s.matched, s.bound, s.terms = s.matched[:0], s.bound[:0], s.terms[:0]
-	s.refused = false
+	s.refused, s.view = false, nil
 	l.scratch.Put(s)
 }

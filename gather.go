@@ -14,6 +14,11 @@ import (
 
 // scratch is what one check works with, reused from check to check.
 type scratch struct {
+	// stripe is the part of the meter that this check counts in, and view how it
+	// numbers the rules of the check's snapshot; nil before there is one.
+	stripe  uint32
+	view    *view
+	route   cachedRoute
 	entries []entry
 	ops     []store.Op
 	terms   []pod.Terms // of the ops

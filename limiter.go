@@ -20,6 +20,10 @@ type Limiter struct {
 	scratch sync.Pool
 	closed  atomic.Bool
 	log     sampled
+	meter   *meter
+	calls   storeCalls
+	// table is the store's table of buckets; nil unless it is in this process.
+	table memoryTable
 	// pod answers from leases and remembered denials, in front of a store that is
 	// not in this process; nil without one.
 	pod *pod.Runner
@@ -34,13 +38,15 @@ func New(config Config) (*Limiter, error) {
 		rules: config.Rules,
 		now:   config.Now,
 		log:   sampled{log: config.Log},
+		meter: newMeter(config.Rules.Snapshot(), config.Now()),
 	}
-	l.scratch.New = func() any { return new(scratch) }
+	l.scratch.New = func() any { return &scratch{stripe: l.meter.next()} }
+	l.table, _ = config.Store.(memoryTable)
 	if memory, ok := config.Store.(store.Appender); ok {
 		l.store = inProcess{memory}
 		return l, nil
 	}
-	l.pod = pod.NewRunner(config.Store, config.LocalEntries, config.Deadline)
+	l.pod = pod.NewRunner(&observed{store: config.Store, now: config.Now, calls: &l.calls}, config.LocalEntries, config.Deadline)
 	l.store = l.pod
 	return l, nil
 }

@@ -47,6 +47,9 @@ const never = math.MaxInt64
 // Rule returns the rule as written. It must not be changed.
 func (c *Compiled) Rule() *Rule { return &c.rule }
 
+// Ordinal returns the rule's place in [Snapshot.Rules].
+func (c *Compiled) Ordinal() int { return c.ordinal }
+
 // ID returns the rule's id.
 func (c *Compiled) ID() string { return c.rule.ID }
 

@@ -64,6 +64,7 @@ func run(t testing.TB, env []string, args ...string) (code int, stdout, stderr s
 // service is a running serve.
 type service struct {
 	url            string
+	admin          string // address of the admin port
 	client         *http.Client
 	signals        chan os.Signal
 	reloads        chan os.Signal
@@ -95,9 +96,10 @@ func serveAt(t testing.TB, args ...string) *service {
 	listening := make(chan string, 1)
 	m := &tallygate.Main{
 		Signals: s.signals, Reloads: s.reloads, Now: s.clock.now,
-		Listening: func(address string) { listening <- address },
+		Listening:      func(address string) { listening <- address },
+		AdminListening: func(address string) { s.admin = address }, // before Listening
 	}
-	args = append([]string{"serve", "--http", "127.0.0.1:0"}, args...)
+	args = append([]string{"serve", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)
 	start := time.Now()
 	go func() {
 		s.exited <- m.Run(context.WithoutCancel(t.Context()), args, strings.NewReader(""), s.stdout, s.stderr, nil)

@@ -29,6 +29,8 @@ type Main struct {
 	Now func() time.Time
 	// Listening is called with the address once serve answers on it.
 	Listening func(address string)
+	// AdminListening is called with the address of the admin port, before that.
+	AdminListening func(address string)
 }
 
 // Run runs the program with args, which leave out the program's name, and

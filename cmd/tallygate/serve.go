@@ -91,6 +91,11 @@ func (m *Main) serve(ctx context.Context, v *values, stdout, stderr io.Writer) (
 	if err != nil {
 		return err
 	}
+	stopAdmin, err := m.startAdmin(ctx, v, limiter, log, stdout)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	defer stopAdmin() // last of all listeners, so that a stop can be watched
 	m.announce(v, listener.Addr(), watcher.Snapshot(), first, stdout)
 	return m.run(ctx, srv, listener, watcher, log)
 }

@@ -39,6 +39,7 @@ const (
 func settings() []setting {
 	return []setting{
 		{name: "http", fallback: ":8080", flag: serving, valid: address, help: "address of the check API and health"},
+		{name: "admin", fallback: "127.0.0.1:8090", flag: serving, valid: loopback, help: "address of /metrics for operators, on this machine only; empty for none"},
 		{name: "rules", fallback: "file:rules.yaml", flag: serving, valid: rulesURL, help: "where the rules are: file:PATH"},
 		{name: "pod-id", flag: serving, valid: atMostBytes(256), help: "name of this pod, in logs and among those that share the store (default the host's name and a random suffix)"},
 		{name: "pods", fallback: "0", flag: serving, valid: wholeWithin(0, 1e5), help: "how many pods share the store; 0 counts those that live"},
@@ -83,6 +84,21 @@ func address(value string) error {
 		return fmt.Errorf("%q has no port from 0 to 65535", value)
 	}
 	return nil
+}
+
+// loopback takes an address of this machine alone, or none.
+func loopback(value string) error {
+	if value == "" {
+		return nil
+	}
+	if err := address(value); err != nil {
+		return err
+	}
+	host, _, _ := net.SplitHostPort(value)
+	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+		return nil
+	}
+	return notLoopback(value)
 }
 
 func rulesURL(value string) error {

@@ -76,6 +76,8 @@ func TestSettingsRefused(t *testing.T) {
 		{"wrong store", "", nil, []string{"--store", "postgres://u:pw@h"}, `"postgres://u:***@h" is none of memory`},
 		{"wrong rules", "", nil, []string{"--rules", "rules.yaml"}, `"rules.yaml" is not file:PATH`},
 		{"wrong address", "", nil, []string{"--http", "8080"}, `"8080" is no address`},
+		{"admin for all", "admin: :8090\n", nil, nil, `FILE:1:1: admin: ":8090" is not this machine alone`},
+		{"admin without port", "", []string{"TALLYGATE_ADMIN=127.0.0.1"}, nil, `TALLYGATE_ADMIN: "127.0.0.1" is no address`},
 		{"wrong port", "", nil, []string{"--http", ":99999"}, `":99999" has no port`},
 		{"wrong level", "", nil, []string{"--log-level", "loud"}, `"loud" is none of debug`},
 		{"wrong deadline", "", nil, []string{"--store-deadline", "5"}, `"5" is no time from 1ms to 10s`},

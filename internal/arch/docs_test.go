@@ -94,6 +94,9 @@ func TestDocumentsNameWhatTheCodeNames(t *testing.T) {
 		{"code", "error.go", "docs/api.md", constants("Code")},
 		{"code", "internal/server/problem.go", "docs/api.md", constants("Code")},
 		{"reason", "verdict.go", "docs/api.md", constants("Reason")},
+		{"metric", "metrics/metrics.go", "docs/metrics.md", metricNames},
+		{"source", "verdict.go", "docs/metrics.md", constants("Source")},
+		{"outcome", "stats.go", "docs/metrics.md", constants("Outcome")},
 		{"source", "verdict.go", "docs/api.md", constants("Source")},
 	} {
 		i := slices.IndexFunc(all, func(s source) bool { return s.file == tt.file })
@@ -129,6 +132,22 @@ func fieldLiterals(field string) func(*ast.File) []string {
 		})
 		return names
 	}
+}
+
+// metricNames returns the texts that are names of metrics.
+func metricNames(tree *ast.File) []string {
+	var names []string
+	ast.Inspect(tree, func(n ast.Node) bool {
+		if e, ok := n.(ast.Expr); ok {
+			for _, name := range text(e) {
+				if strings.HasPrefix(name, "tallygate_") {
+					names = append(names, name)
+				}
+			}
+		}
+		return true
+	})
+	return names
 }
 
 // jsonNames returns the names in json tags.

@@ -38,13 +38,23 @@ func rooms() []namedRoom {
 		// The library. It compiles nothing of anybody else's.
 		{root, room{house: []string{"limit", "identity", "store", "rules", "internal/pod"}}},
 
+		// The figures, for who wants them.
+		{"metrics", room{house: []string{root}, outside: []string{"github.com/prometheus/client_golang"}}},
+
 		// The server.
 		{"internal/server", room{house: []string{root, "limit", "store", "rules", "internal/headers"}}},
+
+		// The simulator: the same pods, on virtual time.
+		{"internal/sim", room{house: []string{"limit", "store", "internal/algorithm", "internal/pod"}}},
+		{"internal/sim/scenario", room{house: []string{"limit", "internal/pod", "internal/sim"}, outside: []string{"github.com/goccy/go-yaml"}}},
+		{"internal/sim/scenarios", room{}},
+
 		{"cmd/tallygate", room{
-			house: []string{root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "internal/headers", "internal/load", "internal/server"},
+			house: []string{root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/server", "internal/sim", "internal/sim/scenario", "internal/sim/scenarios"},
 			outside: []string{
 				"github.com/goccy/go-yaml",
 				"github.com/knadh/koanf/v2",
+				"github.com/prometheus/client_golang",
 				"github.com/spf13/cobra",
 			},
 		}},
@@ -65,6 +75,8 @@ type namedRoom struct {
 func testOnly() []string {
 	return []string{
 		"github.com/anishathalye/porcupine",
+		"github.com/prometheus/client_model",
+		"github.com/prometheus/common",
 		"github.com/redis/rueidis",
 		"go.uber.org/goleak",
 		"golang.org/x/time",

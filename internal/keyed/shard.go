@@ -31,6 +31,12 @@ func (e *entry[V]) is(n Name) bool {
 		e.name[r:] == n.Key && e.name[d:r] == n.Rule && e.name[:d] == n.Domain
 }
 
+// parts returns the entry's name.
+func (e *entry[V]) parts() Name {
+	d, r := e.domain, e.domain+e.rule
+	return Name{Domain: e.name[:d], Rule: e.name[d:r], Key: e.name[r:]}
+}
+
 // slot is a place of the index: an entry's number + 1 in the upper half, 0 for
 // none, and the lower half of its hash below it, so that moving slots and most
 // misses need not touch the entries.
@@ -108,6 +114,19 @@ func (s *shard[V]) grow() {
 			s.place(p)
 		}
 	}
+}
+
+// each calls f with every value of a slab, and reports whether there is one more.
+func (s *shard[V]) each(slab int, f func(Name, *V)) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := uint32(slab) * slabSize
+	for n := first; n < min(first+slabSize, s.used); n++ {
+		if e := s.entry(n); e.name != "" { // a free entry has no name
+			f(e.parts(), &e.value)
+		}
+	}
+	return first+slabSize < s.used
 }
 
 // remove frees the entry at a place of the index and closes the gap: every slot

@@ -120,6 +120,18 @@ func (t *Table[V]) DeleteLocked(hash uint64, n Name) {
 	}
 }
 
+// Each calls f with every value, one shard's lock held; for a slab's worth of
+// values at a time, so that nobody waits for long. Values that come or go meanwhile
+// may be left out, or be seen. f must not use the table, nor keep its arguments.
+func (t *Table[V]) Each(f func(Name, *V)) {
+	for i := range t.shards {
+		slab := 0
+		for t.shards[i].each(slab, f) {
+			slab++
+		}
+	}
+}
+
 // Len returns the number of values.
 func (t *Table[V]) Len() int { return int(t.count.Load()) }
 

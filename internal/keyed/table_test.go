@@ -249,3 +249,37 @@ func TestTable_memory(t *testing.T) {
 		t.Errorf("%d bytes an entry, want at most 110", got)
 	}
 }
+
+// Each sees every value that stays, under its own name, while others come and go.
+func TestEach(t *testing.T) {
+	table := keyed.New[int](5000)
+	for i := range 3000 {
+		insert(table, name(i), i, never)
+	}
+	for i := range 500 { // free entries are not seen
+		h := table.Hash(name(i))
+		table.Lock(table.Bit(h))
+		table.DeleteLocked(h, name(i))
+		table.Unlock(table.Bit(h))
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := range 1000 {
+			insert(table, name(10_000+i), 10_000+i, never)
+		}
+	})
+	seen := map[int]bool{}
+	table.Each(func(n keyed.Name, v *int) {
+		if n != name(*v) {
+			t.Errorf("%d is called %v", *v, n)
+		}
+		seen[*v] = true
+	})
+	wg.Wait()
+	for i := range 3000 {
+		if seen[i] != (i >= 500) {
+			t.Fatalf("%d seen: %t", i, seen[i])
+		}
+	}
+	keyed.New[int](1).Each(func(keyed.Name, *int) { t.Error("an empty table has a value") })
+}
