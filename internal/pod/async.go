@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"errors"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/keyed"
@@ -42,6 +43,17 @@ func allowance(l *limit.Limit, everyNS, remaining, pods int64) int64 {
 }
 
 func ceil(a, b int64) int64 { return (a + b - 1) / b }
+
+// unpaid is what was admitted and the store was not yet charged.
+func (t *tally) unpaid() int64 { return t.pending + t.telling + t.owed }
+
+// counts returns the bucket's tally, made at its first use.
+func (b *bucket) counts() *tally {
+	if b.tally == nil {
+		b.tally = new(tally)
+	}
+	return b.tally
+}
 
 // may reports whether cost may be admitted on the estimate.
 func (t *tally) may(now, cost int64) bool { return t.budget >= cost && now < t.untilNS }
@@ -86,13 +98,13 @@ func (p *Pod) tells(e *ending) (store.Op, bool) {
 	if b == nil {
 		return store.Op{}, false
 	}
-	b.tally.scheduled = false
+	b.counts().scheduled = false
 	return b.tells(e.bucket)
 }
 
 // tells takes out what the store should know of the counts.
 func (b *bucket) tells(name store.Bucket) (store.Op, bool) {
-	t := &b.tally
+	t := b.counts()
 	cost := min(t.pending+t.owed, limit.MaxCost)
 	if cost == 0 {
 		return store.Op{}, false
@@ -109,7 +121,7 @@ func (p *Pod) syncFirst(now int64, f *flight, head *Waiter) *Call {
 	var c *Call
 	for i := range head.Ops {
 		b := p.buckets.GetLocked(hashes[i], keyed.Name(head.Ops[i].Bucket))
-		if b == nil || b.tally.everyNS == 0 || b.tally.pending == 0 {
+		if b == nil || b.tally == nil || b.tally.everyNS == 0 || b.tally.pending == 0 {
 			continue // what is owed is told in its time: the bucket is empty now
 		}
 		if op, ok := b.tells(head.Ops[i].Bucket); ok {
@@ -126,18 +138,20 @@ func (p *Pod) syncFirst(now int64, f *flight, head *Waiter) *Call {
 // told takes in the answer to what tells said. What surely did not arrive is told
 // again; what may have arrived is not.
 func (b *bucket) told(now int64, op *store.Op, g *store.Grant, err error, pods int64) {
-	b.tally.telling -= min(op.Cost, b.tally.telling)
+	t := b.counts()
+	t.telling -= min(op.Cost, t.telling)
 	if err != nil {
-		if e, ok := err.(*store.StoreError); ok && !e.Sent { //nolint:errorlint // the store's own type, as it comes
-			b.tally.pending += op.Cost
+		var e *store.StoreError
+		if errors.As(err, &e) && !e.Sent {
+			t.pending += op.Cost
 		}
 		return
 	}
 	b.view = view{known: true, remaining: g.Remaining, atNS: now}
-	if b.tally.everyNS == 0 {
+	if t.everyNS == 0 {
 		return
 	}
-	b.tally.owed += op.Cost - min(op.Cost, g.Receipt.Cost)
+	t.owed += op.Cost - min(op.Cost, g.Receipt.Cost)
 	b.renew(now, g.Remaining, pods)
 }
 
@@ -145,8 +159,8 @@ func (b *bucket) told(now int64, op *store.Op, g *store.Grant, err error, pods i
 // left: less what it does not know yet, so that what is admitted and not paid for
 // is at no time more than one allowance.
 func (b *bucket) renew(now, remaining, pods int64) {
-	t := &b.tally
+	t := b.tally
 	t.untilNS = now + t.everyNS
-	unpaid := t.pending + t.telling + t.owed
+	unpaid := t.unpaid()
 	t.budget = allowance(b.limit, t.everyNS, remaining-unpaid, pods) - unpaid
 }

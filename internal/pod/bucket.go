@@ -9,25 +9,28 @@ import (
 
 // bucket is what a pod knows of one bucket. All of it is bound to the numbers it
 // was learnt under: other numbers forget it, and what is left of leases goes back.
+//
+// A pod remembers many: what a lease hit touches comes first, in two cache lines,
+// and what few rules have is elsewhere.
 type bucket struct {
 	limit  *limit.Limit
 	leases held
-	denial denial
 	demand demand
-	view   view
-	tally  tally
-	pre    pre
 	// size is the last lease, of which a fifth left makes the pod ask for more;
 	// toppingUp says that it already does.
-	size      int64
-	toppingUp bool
+	size int32
+	view view
 	// pauseNS is until when the pod does not ask for more of a bucket it found
 	// empty: others ask too, and each asking for a token or two would cost the
 	// store more than all the tokens are worth.
-	pauseNS int64
-	denials int8 // in a row, each of which makes the pause longer
+	pauseNS   int64
+	toppingUp bool
+	denials   int8 // in a row, each of which makes the pause longer
 	// flights counts the flights under way for a set with this bucket in it.
 	flights int32
+	denial  denial
+	pre     pre
+	tally   *tally // of rules that count first and tell later; nil for others
 }
 
 // topUpAt is the part of a lease below which the pod asks for the next one, and
@@ -50,7 +53,10 @@ func (b *bucket) bind(l *limit.Limit) bool {
 		if l.Revision > b.limit.Revision || !b.limit.Same(l) {
 			b.leases.release()
 			b.denial, b.view, b.pauseNS, b.size = denial{}, view{}, 0, 0
-			b.tally.budget, b.pre = 0, pre{}
+			b.pre = pre{}
+			if b.tally != nil {
+				b.tally.budget = 0
+			}
 		}
 	}
 	b.limit = l
@@ -59,13 +65,14 @@ func (b *bucket) bind(l *limit.Limit) bool {
 
 // droppable reports whether forgetting the bucket loses nothing.
 func (b *bucket) droppable(now int64) bool {
-	return b.flights == 0 && !b.toppingUp && b.tally.pending+b.tally.telling+b.tally.owed == 0 && !b.tally.scheduled && now >= b.denial.untilNS && b.leases.idle() &&
-		now/int64(demandSpan) > b.demand.slot+1
+	return b.flights == 0 && !b.toppingUp && now >= b.denial.untilNS && b.leases.idle() &&
+		int32(now/int64(demandSpan)) > b.demand.slot+1 &&
+		(b.tally == nil || b.tally.unpaid() == 0 && !b.tally.scheduled)
 }
 
 // low reports whether a background call should fetch the next lease.
 func (b *bucket) low(now int64) bool {
-	return b.size >= smallLease && !b.toppingUp && now >= b.pauseNS && b.leases.tokens(now)*topUpAt < b.size
+	return b.size >= smallLease && !b.toppingUp && now >= b.pauseNS && b.leases.tokens(now)*topUpAt < int64(b.size)
 }
 
 // learn takes in what the store said of a take that was asked at askedNS.
@@ -75,14 +82,14 @@ func (b *bucket) learn(now, askedNS int64, op *store.Op, g *store.Grant, spent b
 	}
 	if spent && g.Lease > 0 {
 		b.leases.grant(g.Generation, g.Lease, askedNS+g.LeaseMS*ms)
-		b.size = g.Lease
+		b.size = int32(g.Lease)
 	}
 	if op.Limit != b.limit {
 		b.leases.release() // other numbers came into force while the call was under way
 		return
 	}
 	b.view = view{known: true, remaining: g.Remaining + b.leases.tokens(now), atNS: now}
-	if b.tally.everyNS > 0 {
+	if b.tally != nil && b.tally.everyNS > 0 {
 		b.renew(now, g.Remaining, pods)
 	}
 	switch {

@@ -1,6 +1,7 @@
 package pod_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -15,13 +16,11 @@ func once(p *pod.Pod, now int64, ops []store.Op, terms []pod.Terms, g store.Gran
 	if d.Outcome != pod.Ask {
 		return grants[0], false
 	}
-	w := &pod.Waiter{Ops: ops}
+	w := &pod.Waiter{Ops: ops, Terms: terms}
 	c := p.Join(now, w)
 	g.Limit = ops[0].Limit
 	p.Reply(now, c, []store.Grant{g}, nil)
-	if g.OK {
-		p.Admitted(now, ops, terms, d.Lacking)
-	} else {
+	if !g.OK {
 		p.Refund(now, ops, terms, d.Lacking)
 	}
 	return g, true
@@ -176,7 +175,8 @@ func TestAsync_lostCalls(t *testing.T) {
 			p.Reply(2*ms, calls[0], nil, c.err)
 			p.Local(3*ms, nil, ops, []pod.Terms{{Counting: pod.Report}})
 			want := int64(3)
-			if e := c.err.(*store.StoreError); !e.Sent {
+			var e *store.StoreError
+			if errors.As(c.err, &e) && !e.Sent {
 				want = 6
 			}
 			if again := p.Release(4 * ms); len(again) != 1 || again[0].Ops[0].Cost != want {

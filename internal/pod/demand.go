@@ -15,18 +15,18 @@ const slowDemand = 4
 // demand is what a pod spends on a bucket, in slots of demandSpan: the current
 // one and those before, the latest first.
 type demand struct {
-	slot   int64 // number of the current one
-	tokens [4]int64
+	slot   int32 // number of the current one
+	tokens [4]int32
 }
 
 func (d *demand) roll(now int64) {
-	slot := now / int64(demandSpan)
+	slot := int32(now / int64(demandSpan))
 	n := slot - d.slot
 	d.slot = slot
 	switch {
 	case n <= 0:
-	case n >= int64(len(d.tokens)):
-		d.tokens = [4]int64{}
+	case int(n) >= len(d.tokens):
+		d.tokens = [4]int32{}
 	default:
 		copy(d.tokens[n:], d.tokens[:])
 		clear(d.tokens[:n])
@@ -36,20 +36,20 @@ func (d *demand) roll(now int64) {
 // add counts tokens asked for.
 func (d *demand) add(now, tokens int64) {
 	d.roll(now)
-	d.tokens[0] += tokens
+	d.tokens[0] = int32(min(int64(d.tokens[0])+tokens, mostTokens))
 }
 
 // want is the lease this demand deserves: what was spent in a demandSpan, or, of a
 // slow bucket, in the part of a second that a lease surely lives.
 func (d *demand) want(now int64) int64 {
 	d.roll(now)
-	fast := max(d.tokens[0], d.tokens[1])
+	fast := int64(max(d.tokens[0], d.tokens[1]))
 	if fast >= slowDemand {
 		return fast
 	}
 	var second int64
 	for _, n := range d.tokens {
-		second += n
+		second += int64(n)
 	}
 	return max(fast, second*7/10)
 }

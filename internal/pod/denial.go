@@ -9,14 +9,14 @@ const maxDenial = 10 * time.Second
 // denial is a "no" of the store: until then, a cost of at least so much does not
 // fit. It says nothing about smaller costs.
 type denial struct {
-	cost    int64
 	untilNS int64
+	cost    int32
 	never   bool // no waiting helps, until the numbers change
 }
 
 // covers reports whether the store would say no to cost.
 func (d *denial) covers(now, cost int64) bool {
-	return now < d.untilNS && cost >= d.cost && d.cost > 0
+	return now < d.untilNS && cost >= int64(d.cost) && d.cost > 0
 }
 
 // note remembers that the store denied cost and told to wait retryMS from askedNS,
@@ -27,10 +27,10 @@ func (d *denial) note(now, askedNS, cost, retryMS int64, never bool) {
 	if longest := now + int64(maxDenial); never || until > longest {
 		until = longest
 	}
-	if now < d.untilNS && d.cost <= cost && d.untilNS >= until {
+	if now < d.untilNS && int64(d.cost) <= cost && d.untilNS >= until {
 		return
 	}
-	*d = denial{cost: cost, untilNS: until, never: never}
+	*d = denial{cost: int32(cost), untilNS: until, never: never} // costs are at most 10^9
 }
 
 // retryMS is what is left to wait, rounded up.

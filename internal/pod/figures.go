@@ -50,8 +50,8 @@ func (p *Pod) Leases() map[string]LeaseFigures {
 		}
 		for i := range b.leases {
 			l := &b.leases[i]
-			h.idle += l.tokens + l.back
-			h.out += l.tokens + l.back + l.spent
+			h.idle += int64(l.tokens) + int64(l.back)
+			h.out += int64(l.tokens) + int64(l.back) + int64(l.spent)
 		}
 	})
 	f := &p.figures
@@ -100,14 +100,15 @@ func (p *Pod) report(now int64, rule string, b *bucket) []store.Report {
 	var d LeaseFigures
 	for i := range b.leases {
 		l := &b.leases[i]
-		d.Spent += l.spent
+		d.Spent += int64(l.spent)
 		if now < l.endsNS {
-			d.Returned += l.back
+			d.Returned += int64(l.back)
 		} else {
-			d.Expired += l.back // the store has forgotten that generation, or is about to
+			d.Expired += int64(l.back) // the store has forgotten that generation, or is about to
 		}
 	}
 	p.figures.add(rule, d)
+	b.pre.credit(b.limit, d.Returned+d.Expired)
 	return b.leases.report(nil)
 }
 
@@ -122,7 +123,7 @@ func (p *Pod) granted(rule string, b *bucket, g *store.Grant) {
 	case g.Generation < oldest.generation:
 		d.Expired = g.Lease
 	default:
-		d.Spent, d.Expired = oldest.spent, oldest.tokens+oldest.back
+		d.Spent, d.Expired = int64(oldest.spent), int64(oldest.tokens)+int64(oldest.back)
 	}
 	p.figures.add(rule, d)
 }
@@ -146,7 +147,7 @@ func (p *Pod) settle(now int64, rule string, b *bucket, all bool) {
 	var d LeaseFigures
 	for i := range b.leases {
 		if l := &b.leases[i]; l.tokens == 0 && (all || now >= l.endsNS-int64(giveBackBefore)) {
-			d.Spent += l.spent
+			d.Spent += int64(l.spent)
 			l.spent = 0
 		}
 	}

@@ -121,3 +121,29 @@ func TestLeases_spentToTheEnd(t *testing.T) {
 	p.Reply(2001*ms, p.Join(2000*ms, &pod.Waiter{Ops: next}), leased(next[0], 3), nil)
 	adds(t, p, pod.LeaseFigures{Granted: 5, Spent: 2, Out: 3, Idle: 3})
 }
+
+// A lease that comes so late that two newer ones are there has ended.
+func TestLeases_late(t *testing.T) {
+	p := pod.New(0, 0)
+	ops := take(fast(), 1)
+	for _, g := range []int64{8, 9, 7} {
+		grants := leased(ops[0], 4)
+		grants[0].Generation = g
+		p.Reply(ms, p.Join(0, &pod.Waiter{Ops: ops}), grants, nil)
+	}
+	adds(t, p, pod.LeaseFigures{Granted: 12, Expired: 4, Out: 8, Idle: 8})
+}
+
+// BenchmarkLeases looks at a full table, as a scrape does.
+func BenchmarkLeases(b *testing.B) {
+	p := pod.New(0, 0)
+	for i := range pod.DefaultEntries {
+		ops := take(fast(), 1)
+		ops[0].Bucket.Rule, ops[0].Bucket.Key = fmt.Sprint("rule-", i%100), fmt.Sprint("acct_", i)
+		local(p, 0, ops)
+		p.Reply(ms, p.Join(0, &pod.Waiter{Ops: ops}), leased(ops[0], 10), nil)
+	}
+	for b.Loop() {
+		p.Leases()
+	}
+}

@@ -11,6 +11,8 @@ import (
 type Waiter struct {
 	// Ops are what the check asks of the store, with its own costs.
 	Ops []store.Op
+	// Terms are those of the ops' rules; nil means that all lease.
+	Terms []Terms
 	// Grants and Err are the answer, one grant an op.
 	Grants []store.Grant
 	Err    error

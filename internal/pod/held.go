@@ -17,7 +17,7 @@ func (p *Pod) Held(name store.Bucket) (tokens int64) {
 		return 0
 	}
 	for i := range b.leases {
-		tokens += b.leases[i].tokens + b.leases[i].back
+		tokens += int64(b.leases[i].tokens) + int64(b.leases[i].back)
 	}
 	return tokens
 }

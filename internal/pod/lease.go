@@ -11,13 +11,17 @@ import (
 // tokens would be lost to the customer until they refill.
 const giveBackBefore = 60 * time.Millisecond
 
+// mostTokens bounds what a generation of leases holds, far above the largest
+// max_lease.
+const mostTokens = 1 << 30
+
 // lease is tokens paid for in the store, of one generation.
 type lease struct {
 	generation int64
-	tokens     int64 // still to be spent
-	spent      int64 // since the last report
-	back       int64 // to be returned
 	endsNS     int64 // when it may no longer be spent
+	tokens     int32 // still to be spent
+	spent      int32 // since the last report
+	back       int32 // to be returned
 }
 
 // held is the leases of one bucket: of two generations at most, the older one
@@ -29,7 +33,7 @@ func (h *held) tokens(now int64) int64 {
 	var sum int64
 	for i := range h {
 		if now < h[i].endsNS {
-			sum += h[i].tokens
+			sum += int64(h[i].tokens)
 		}
 	}
 	return sum
@@ -42,9 +46,9 @@ func (h *held) spend(now, cost int64) {
 		if now >= l.endsNS {
 			continue
 		}
-		n := min(cost, l.tokens)
-		l.tokens -= n
-		l.spent += n
+		n := min(cost, int64(l.tokens))
+		l.tokens -= int32(n)
+		l.spent += int32(n)
 		cost -= n
 	}
 }
@@ -54,9 +58,9 @@ func (h *held) spend(now, cost int64) {
 func (h *held) refund(now, cost int64) {
 	for i := len(h) - 1; i >= 0; i-- {
 		l := &h[i]
-		n := min(cost, l.spent)
+		n := int32(min(cost, int64(l.spent)))
 		l.spent -= n
-		cost -= n
+		cost -= int64(n)
 		if now < l.endsNS {
 			l.tokens += n
 		} else {
@@ -84,7 +88,7 @@ func (h *held) grant(generation, tokens, endsNS int64) {
 		}
 		h[at] = lease{generation: generation, endsNS: endsNS}
 	}
-	h[at].tokens += tokens
+	h[at].tokens = int32(min(int64(h[at].tokens)+tokens, mostTokens))
 	// Leases of one generation end together, but later ones may be shorter.
 	h[at].endsNS = min(h[at].endsNS, endsNS)
 }
@@ -115,7 +119,7 @@ func (h *held) report(dst []store.Report) []store.Report {
 		if l.spent == 0 && l.back == 0 {
 			continue
 		}
-		dst = append(dst, store.Report{Generation: l.generation, Spent: l.spent, Back: l.back})
+		dst = append(dst, store.Report{Generation: l.generation, Spent: int64(l.spent), Back: int64(l.back)})
 		l.spent, l.back = 0, 0
 	}
 	return dst

@@ -57,7 +57,7 @@ func (p *Pod) Local(now int64, dst []store.Grant, ops []store.Op, terms []Terms)
 		p.schedule(now, ops, terms, q.sync)
 	}
 	if q.low != 0 && q.d.Outcome == Allowed { // an Ask makes a call anyway
-		q.d.TopUp = p.topUp(now, ops, q.low)
+		q.d.TopUp = p.topUp(now, ops, terms, q.low)
 	}
 	return dst, q.d
 }
@@ -94,7 +94,7 @@ func (q *question) find(i int, hash uint64) {
 	if b := q.pod.buckets.GetLocked(hash, keyed.Name(op.Bucket)); b != nil && b.bind(op.Limit) {
 		q.known[i] = b
 		if t := q.term(i); t.Counting == Async {
-			b.tally.everyNS = int64(t.sync())
+			b.counts().everyNS = int64(t.sync())
 		}
 	}
 }
@@ -170,7 +170,6 @@ func (q *question) spend() {
 				q.low |= 1 << i
 			}
 		}
-		q.admitted(i)
 		b.view.spent += cost
 		q.grants[i] = store.Grant{OK: true, Source: from, Limit: b.limit, Remaining: b.left(q.now), ResetMS: b.resetMS(q.now)}
 	}
@@ -178,35 +177,8 @@ func (q *question) spend() {
 
 // count counts an op that is told to the store later.
 func (q *question) count(i int) {
-	if q.known[i].tally.admit(q.ops[i].Cost) {
+	if q.known[i].counts().admit(q.ops[i].Cost) {
 		q.sync |= 1 << i
-	}
-}
-
-// admitted charges the pod's own bucket in front of the store.
-func (q *question) admitted(i int) { q.pod.charge(q.now, q.known[i], &q.ops[i], q.term(i)) }
-
-func (p *Pod) charge(now int64, b *bucket, op *store.Op, t Terms) {
-	if n, ok := t.Before.numbers(op.Limit, p.pods.Load(), op.MaxCost); ok {
-		b.pre.roll(now, now+p.offsetNS.Load(), n)
-		b.pre.level += op.Cost * n.unit()
-	}
-}
-
-// Admitted charges the pod's own buckets for what the store allowed.
-func (p *Pod) Admitted(now int64, ops []store.Op, terms []Terms, lacking uint32) {
-	if terms == nil {
-		return
-	}
-	mask, hashes := p.lock(ops)
-	defer p.buckets.Unlock(mask)
-	for i := range ops {
-		if lacking&(1<<i) == 0 || terms[i].Before.Milli == 0 {
-			continue
-		}
-		if b := p.buckets.GetLocked(hashes[i], keyed.Name(ops[i].Bucket)); b != nil && b.limit == ops[i].Limit {
-			p.charge(now, b, &ops[i], terms[i])
-		}
 	}
 }
 
@@ -260,7 +232,7 @@ func (p *Pod) Refund(now int64, ops []store.Op, terms []Terms, lacking uint32) {
 			continue
 		}
 		if terms != nil && terms[i].Counting == Async {
-			b.tally.takeBack(ops[i].Cost)
+			b.counts().takeBack(ops[i].Cost)
 		} else {
 			b.leases.refund(now, ops[i].Cost)
 		}

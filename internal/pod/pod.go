@@ -70,6 +70,8 @@ type Call struct {
 	triggers []trigger
 	// most is the largest lease each op may bring: its rule's.
 	most []int64
+	// terms are the ops' rules', or nil.
+	terms []Terms
 	// sync says that the call only tells counts: its flight asks after that.
 	sync bool
 }
@@ -125,7 +127,7 @@ func (p *Pod) call(now int64, f *flight, speaksFor []*Waiter) *Call {
 	if c := p.syncFirst(now, f, head); c != nil {
 		return c
 	}
-	c := &Call{Ops: append([]store.Op(nil), head.Ops...), askedNS: now, flight: f}
+	c := &Call{Ops: append([]store.Op(nil), head.Ops...), askedNS: now, flight: f, terms: head.Terms}
 	mask, hashes := p.lock(c.Ops)
 	defer p.buckets.Unlock(mask)
 	pods := p.pods.Load()

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/limit"
+	"github.com/tallygate/tallygate/store"
 )
 
 // Slack of a pre-limit of the whole limit: it must never refuse what the store
@@ -12,6 +13,9 @@ const (
 	slackPercent = 1
 	slackTime    = 10 * time.Millisecond
 )
+
+// milli is the parts of a token that a pre-limit's level counts in.
+const milli = 1000
 
 // pre is what this pod alone has admitted: the level of a token bucket in
 // thousandths of a token, or the count of a window.
@@ -81,12 +85,29 @@ func (b *pre) roll(now, clockNS int64, n preNumbers) {
 	b.level -= elapsed * n.perMS / 1024
 }
 
+// charge counts what the store granted: it is spent, or will be, or comes back.
+func (p *Pod) charge(now int64, b *bucket, op *store.Op, l PreLimit, tokens int64) {
+	if n, ok := l.numbers(op.Limit, p.pods.Load(), op.MaxCost); ok && tokens > 0 {
+		b.pre.roll(now, now+p.offsetNS.Load(), n)
+		b.pre.level += tokens * n.unit()
+	}
+}
+
+// credit takes back what was charged and not spent.
+func (b *pre) credit(l *limit.Limit, tokens int64) {
+	unit := int64(1)
+	if l != nil && l.Algorithm == limit.TokenBucket {
+		unit = milli
+	}
+	b.level = max(0, b.level-tokens*unit)
+}
+
 // unit is how many parts of a pre-limit's level a token is.
 func (n preNumbers) unit() int64 {
 	if n.windowN > 0 {
 		return 1
 	}
-	return 1000
+	return milli
 }
 
 // refuses reports whether this pod alone has admitted all there is, and for how

@@ -91,6 +91,9 @@ func (p *Pod) learn(now int64, c *Call, grants []store.Grant, spent bool, err er
 		if spent && grants[i].Lease > 0 {
 			p.at(c.askedNS+grants[i].LeaseMS*ms-int64(giveBackBefore), ending{bucket: op.Bucket, limit: op.Limit})
 		}
+		if spent && c.terms != nil {
+			p.charge(now, b, op, c.terms[i].Before, op.Cost+grants[i].Queue+grants[i].Lease)
+		}
 		if spent && !c.topUp && op.Cost > 0 {
 			b.demand.add(now, op.Cost+grants[i].Queue)
 		}
@@ -109,7 +112,7 @@ func (p *Pod) takeOwn(now int64, w *Waiter) bool {
 		if b == nil || op.Limit != b.limit || op.Cost == 0 {
 			return false
 		}
-		if op.Want > 0 && b.leases.tokens(now) < op.Cost || op.Want == 0 && (b.tally.everyNS == 0 || !b.tally.may(now, op.Cost)) {
+		if op.Want > 0 && b.leases.tokens(now) < op.Cost || op.Want == 0 && (b.tally == nil || b.tally.everyNS == 0 || !b.tally.may(now, op.Cost)) {
 			return false
 		}
 		known[i] = b

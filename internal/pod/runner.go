@@ -75,7 +75,7 @@ func (r *Runner) AppendTake(ctx context.Context, dst []store.Grant, ops []store.
 		return dst, nil
 	}
 	grants := dst[start:]
-	asked, err := r.ask(ctx, pick(ops, d.Lacking), direct(terms, ops, d.Lacking))
+	asked, err := r.ask(ctx, pick(ops, d.Lacking), pickTerms(terms, d.Lacking), direct(terms, ops, d.Lacking))
 	allowed := err == nil
 	for i, j := 0, 0; i < len(ops) && err == nil; i++ {
 		if d.Lacking&(1<<i) != 0 {
@@ -84,9 +84,7 @@ func (r *Runner) AppendTake(ctx context.Context, dst []store.Grant, ops []store.
 		}
 		allowed = allowed && (grants[i].OK || ops[i].Shadow)
 	}
-	if allowed {
-		r.pod.Admitted(r.now(), ops, terms, d.Lacking)
-	} else {
+	if !allowed {
 		r.pod.Refund(r.now(), ops, terms, d.Lacking)
 	}
 	return dst, err
@@ -162,12 +160,12 @@ func direct(terms []Terms, ops []store.Op, lacking uint32) bool {
 }
 
 // ask gets the store's answer, by a call of this check's own or by one it joins.
-func (r *Runner) ask(ctx context.Context, ops []store.Op, direct bool) ([]store.Grant, error) {
+func (r *Runner) ask(ctx context.Context, ops []store.Op, terms []Terms, direct bool) ([]store.Grant, error) {
 	if direct {
 		grants, err := r.store.Take(ctx, ops)
 		return grants, short(ops, grants, err)
 	}
-	w := &Waiter{Ops: ops, Signal: make(chan struct{}, 1)}
+	w := &Waiter{Ops: ops, Terms: terms, Signal: make(chan struct{}, 1)}
 	if c := r.pod.Join(r.now(), w); c != nil && !r.run(c) {
 		return nil, &store.StoreError{Kind: store.Unavailable, Err: errors.New("the pod is closed")}
 	}

@@ -68,7 +68,8 @@ func (p *Pod) Release(now int64) []*Call {
 
 func (p *Pod) due(now int64, ops []store.Op, ends []ending, all bool) []*Call {
 	for i := range ends {
-		op, ok := store.Op{}, false
+		var op store.Op
+		var ok bool
 		if ends[i].sync {
 			op, ok = p.tells(&ends[i])
 		} else {

@@ -11,7 +11,7 @@ type trigger struct {
 
 // topUp returns a call for the next leases of the buckets whose bits are set, or
 // nil if one is under way. Whoever finds the leases used up waits for it.
-func (p *Pod) topUp(now int64, ops []store.Op, low uint32) *Call {
+func (p *Pod) topUp(now int64, ops []store.Op, terms []Terms, low uint32) *Call {
 	asked := pick(ops, low)
 	name := flightName(asked)
 	p.mu.Lock()
@@ -21,15 +21,18 @@ func (p *Pod) topUp(now int64, ops []store.Op, low uint32) *Call {
 	}
 	mask, hashes := p.lock(asked)
 	defer p.buckets.Unlock(mask)
-	c := &Call{Ops: asked, askedNS: now, topUp: true, triggers: make([]trigger, len(asked)), most: make([]int64, len(asked))}
+	c := &Call{Ops: asked, askedNS: now, topUp: true, triggers: make([]trigger, len(asked)), most: make([]int64, len(asked)), terms: pickTerms(terms, low)}
 	pods := p.pods.Load()
+	var known [store.MaxOps]*bucket
 	for i := range asked {
-		op := &asked[i]
-		c.most[i] = op.Want
-		b := p.entry(now, hashes[i], op)
-		if b == nil {
+		// Before anything is taken out: a bucket dropped meanwhile ends it.
+		if known[i] = p.entry(now, hashes[i], &asked[i]); known[i] == nil {
 			return nil
 		}
+	}
+	for i := range asked {
+		op, b := &asked[i], known[i]
+		c.most[i] = op.Want
 		b.flights++
 		b.toppingUp = true
 		b.leases.expire(now)
@@ -41,6 +44,20 @@ func (p *Pod) topUp(now int64, ops []store.Op, low uint32) *Call {
 	p.flights[name] = c.flight
 	p.figures.topUps.Add(1)
 	return c
+}
+
+// pickTerms returns the terms whose bits are set; nil of nil.
+func pickTerms(terms []Terms, bits uint32) []Terms {
+	if terms == nil {
+		return nil
+	}
+	list := make([]Terms, 0, len(terms))
+	for i := range terms {
+		if bits&(1<<i) != 0 {
+			list = append(list, terms[i])
+		}
+	}
+	return list
 }
 
 // pick returns the ops whose bits are set.
@@ -61,8 +78,8 @@ func (h *held) takeTrigger(cost int64) trigger {
 	if h[1].spent > l.spent {
 		l = &h[1]
 	}
-	n := min(cost, l.spent)
-	l.spent -= n
+	n := min(cost, int64(l.spent))
+	l.spent -= int32(n)
 	return trigger{l.generation, n}
 }
 
@@ -77,11 +94,11 @@ func (h *held) settleTrigger(now int64, t trigger, paid bool) (lives bool) {
 		lives = true
 		switch {
 		case !paid:
-			l.spent += t.tokens
+			l.spent += int32(t.tokens)
 		case now < l.endsNS:
-			l.tokens += t.tokens
+			l.tokens += int32(t.tokens)
 		default:
-			l.back += t.tokens
+			l.back += int32(t.tokens)
 		}
 	}
 	return lives

@@ -77,15 +77,15 @@ func (f *fleet) wait(p, kind, key int32, lacking uint32) {
 	c.at, c.pod, c.kind, c.key, c.lacking = f.now, p, kind, key, lacking
 	copy(c.ops[:], s.ops)
 	w := c.waiter
-	ops := w.Ops[:0]
+	ops, terms := w.Ops[:0], w.Terms[:0]
 	alone := true // nothing to share with other checks: see Runner
 	for i := range s.ops {
 		if lacking&(1<<i) != 0 {
-			ops = append(ops, s.ops[i])
+			ops, terms = append(ops, s.ops[i]), append(terms, s.terms[i])
 			alone = alone && s.ops[i].Want == 0 && s.terms[i].Counting != pod.Async
 		}
 	}
-	*w = pod.Waiter{Ops: ops, Grants: w.Grants[:0]}
+	*w = pod.Waiter{Ops: ops, Terms: terms, Grants: w.Grants[:0]}
 	f.waiting[w] = at
 	f.deadlines.push(deadline{at: f.now + int64(f.config.Network.Patience), check: at, serial: c.serial})
 	if alone {
@@ -109,7 +109,9 @@ func (f *fleet) newCheck() int32 {
 }
 
 func newWaiter() *pod.Waiter {
-	return &pod.Waiter{Ops: make([]store.Op, 0, MaxRules), Grants: make([]store.Grant, 0, MaxRules)}
+	return &pod.Waiter{
+		Ops: make([]store.Op, 0, MaxRules), Terms: make([]pod.Terms, 0, MaxRules), Grants: make([]store.Grant, 0, MaxRules),
+	}
 }
 
 // answered ends a check that the store was asked for, at ranMS.
@@ -166,9 +168,7 @@ func (f *fleet) endCheck(at int32, o outcome) {
 	m := &f.pods[c.pod]
 	n := len(f.kinds[c.kind].ops)
 	switch {
-	case m.crashed:
-	case o == allowedByStore:
-		m.pod.Admitted(f.podNow(m), c.ops[:n], f.kinds[c.kind].terms, c.lacking)
+	case m.crashed, o == allowedByStore:
 	default:
 		m.pod.Refund(f.podNow(m), c.ops[:n], f.kinds[c.kind].terms, c.lacking)
 	}
