@@ -66,7 +66,7 @@ func (b *bucket) bind(l *limit.Limit) bool {
 // droppable reports whether forgetting the bucket loses nothing.
 func (b *bucket) droppable(now int64) bool {
 	return b.flights == 0 && !b.toppingUp && now >= b.denial.untilNS && b.leases.idle() &&
-		int32(now/int64(demandSpan)) > b.demand.slot+1 &&
+		int32(now/int64(demandSpan)) > b.demand.slot+int32(len(b.demand.tokens)) && now > b.pauseNS+denialsFor &&
 		(b.tally == nil || b.tally.unpaid() == 0 && !b.tally.scheduled)
 }
 
@@ -107,6 +107,9 @@ func (b *bucket) learn(now, askedNS int64, op *store.Op, g *store.Grant, spent b
 const (
 	restFor     = 10 * time.Millisecond
 	restDoubles = 2
+	// denialsFor is how long after the pause the last denial counts as one in a row,
+	// in ns: after it, forgetting the bucket forgets nothing.
+	denialsFor = int64(time.Second)
 )
 
 // rest leaves a bucket that was found empty alone for a while: after a call that
@@ -119,7 +122,7 @@ func (b *bucket) rest(now, brought, pods int64) {
 	if l.Algorithm != limit.TokenBucket {
 		return
 	}
-	if brought > 0 {
+	if brought > 0 || now > b.pauseNS+denialsFor {
 		b.denials = 0
 	}
 	pause := min(restFor.Nanoseconds()<<b.denials, l.Burst*l.PeriodMS/l.Rate*ms/4)

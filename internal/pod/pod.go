@@ -55,6 +55,15 @@ func (p *Pod) SetPods(n int64) { p.pods.Store(max(1, n)) }
 // Pods returns how many pods are alive.
 func (p *Pod) Pods() int64 { return p.pods.Load() }
 
+// maxSharers is how many pods a lease leaves room for at most, however large the
+// fleet. What a pod wants follows its own demand, so that more pods ask for less
+// each; and of 150 pods that each left room for the others none could lease a token
+// of a burst of 200, though the customer comes through five of them.
+const maxSharers = 16
+
+// sharers is the number of pods a lease leaves room for.
+func (p *Pod) sharers() int64 { return min(p.pods.Load(), maxSharers) }
+
 // Entries returns how many buckets the pod remembers.
 func (p *Pod) Entries() int { return p.buckets.Len() }
 
@@ -130,7 +139,7 @@ func (p *Pod) call(now int64, f *flight, speaksFor []*Waiter) *Call {
 	c := &Call{Ops: append([]store.Op(nil), head.Ops...), askedNS: now, flight: f, terms: head.Terms}
 	mask, hashes := p.lock(c.Ops)
 	defer p.buckets.Unlock(mask)
-	pods := p.pods.Load()
+	pods := p.sharers()
 	c.most = make([]int64, len(c.Ops))
 	for i := range c.Ops {
 		op := &c.Ops[i]

@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"time"
+
 	"github.com/tallygate/tallygate/internal/keyed"
 	"github.com/tallygate/tallygate/limit"
 	"github.com/tallygate/tallygate/store"
@@ -137,13 +139,30 @@ func (p *Pod) takeOwn(now int64, w *Waiter) bool {
 
 // keep remembers queue tokens that nobody took, since who asked for them has
 // left: they go back with a call of their own, by receipt, so that a window of
-// another time is not credited. A log cannot give back part of an entry: there they
-// stay spent.
+// another time is not credited. Where that could admit too much they stay spent.
 func (p *Pod) keep(c *Call, grants []store.Grant, surplus []int64) {
 	for i, n := range surplus {
-		if op := c.Ops[i]; n > 0 && op.Limit.Algorithm != limit.SlidingLog {
+		if op := c.Ops[i]; n > 0 && returnable(op.Limit) {
 			back := store.Receipt{ID: grants[i].Receipt.ID, Cost: n}
 			p.surplus = append(p.surplus, store.Op{Bucket: op.Bucket, Limit: op.Limit, How: store.Undo, Receipt: back})
 		}
+	}
+}
+
+// slowToFill is how long a token bucket must take to fill for surplus to go back.
+const slowToFill = 2 * time.Second
+
+// returnable reports whether tokens that were granted and not used may go back
+// later. A log cannot give back part of an entry. Until they are back they are
+// neither in a bucket nor out on a lease: one that fills meanwhile would hold them
+// twice.
+func returnable(l *limit.Limit) bool {
+	switch l.Algorithm {
+	case limit.SlidingLog:
+		return false
+	case limit.TokenBucket:
+		return l.Burst*l.PeriodMS/l.Rate > slowToFill.Milliseconds()
+	default:
+		return true
 	}
 }

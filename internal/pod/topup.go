@@ -22,7 +22,7 @@ func (p *Pod) topUp(now int64, ops []store.Op, terms []Terms, low uint32) *Call 
 	mask, hashes := p.lock(asked)
 	defer p.buckets.Unlock(mask)
 	c := &Call{Ops: asked, askedNS: now, topUp: true, triggers: make([]trigger, len(asked)), most: make([]int64, len(asked)), terms: pickTerms(terms, low)}
-	pods := p.pods.Load()
+	pods := p.sharers()
 	var known [store.MaxOps]*bucket
 	for i := range asked {
 		// Before anything is taken out: a bucket dropped meanwhile ends it.
