@@ -162,7 +162,7 @@ func returnable(l *limit.Limit) bool {
 		return false
 	case limit.TokenBucket:
 		return l.Burst*l.PeriodMS/l.Rate > slowToFill.Milliseconds()
-	default:
-		return true
+	case limit.SlidingWindow, limit.FixedWindow:
 	}
+	return true
 }
