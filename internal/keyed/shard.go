@@ -16,25 +16,56 @@ const (
 // minIndex is the size of the smallest index.
 const minIndex = 8
 
-// entry is a value and its name. The parts of a name lie in one string, so that
-// an entry costs one allocation and one header.
+// shortName is the length up to which a name lies in its entry: there it costs no
+// second look at memory, which in a large table is most of what finding costs.
+// With it an entry's own fields are one cache line.
+const shortName = 40
+
+// entry is a value and its name, whose parts follow one another.
 type entry[V any] struct {
-	name         string
-	domain, rule uint32 // lengths of the first two parts; in a free entry, rule is the next free +1
+	long         *string // the name, if it is longer than shortName
+	next         uint32  // in a free entry, the next free +1
+	domain, rule uint32  // lengths of the first two parts
+	length       uint32  // of all three; 0 in a free entry
+	short        [shortName]byte
 	value        V
 }
 
 // is reports whether the entry has that name.
 func (e *entry[V]) is(n Name) bool {
-	d, r := int(e.domain), int(e.domain)+int(e.rule)
-	return len(e.name)-r == len(n.Key) && d == len(n.Domain) && r-d == len(n.Rule) &&
-		e.name[r:] == n.Key && e.name[d:r] == n.Rule && e.name[:d] == n.Domain
+	d, r, l := int(e.domain), int(e.domain)+int(e.rule), int(e.length)
+	if l-r != len(n.Key) || d != len(n.Domain) || r-d != len(n.Rule) {
+		return false
+	}
+	if e.long != nil {
+		name := *e.long
+		return name[r:] == n.Key && name[d:r] == n.Rule && name[:d] == n.Domain
+	}
+	return string(e.short[r:l]) == n.Key && string(e.short[d:r]) == n.Rule && string(e.short[:d]) == n.Domain
+}
+
+// setName copies a name: the caller may use the bytes behind its strings again.
+func (e *entry[V]) setName(n Name) {
+	d, r, l := len(n.Domain), len(n.Domain)+len(n.Rule), len(n.Domain)+len(n.Rule)+len(n.Key)
+	e.domain, e.rule, e.length = uint32(d), uint32(r-d), uint32(l)
+	if l > shortName {
+		name := strings.Clone(n.Domain + n.Rule + n.Key) // joining a single part does not copy it
+		e.long = &name
+		return
+	}
+	copy(e.short[:], n.Domain)
+	copy(e.short[d:], n.Rule)
+	copy(e.short[r:], n.Key)
 }
 
 // parts returns the entry's name.
 func (e *entry[V]) parts() Name {
+	name := string(e.short[:min(int(e.length), shortName)])
+	if e.long != nil {
+		name = *e.long
+	}
 	d, r := e.domain, e.domain+e.rule
-	return Name{Domain: e.name[:d], Rule: e.name[d:r], Key: e.name[r:]}
+	return Name{Domain: name[:d], Rule: name[d:r], Key: name[r:]}
 }
 
 // slot is a place of the index: an entry's number + 1 in the upper half, 0 for
@@ -75,7 +106,7 @@ func (s *shard[V]) insert(hash uint64, n Name) *V {
 	var number uint32
 	if s.free > 0 {
 		number = s.free - 1
-		s.free = s.entry(number).rule
+		s.free = s.entry(number).next
 	} else {
 		number = s.used
 		if int(number/slabSize) == len(s.slabs) {
@@ -84,12 +115,7 @@ func (s *shard[V]) insert(hash uint64, n Name) *V {
 		s.used++
 	}
 	e := s.entry(number)
-	// One copy: the caller may use the bytes behind its strings again.
-	e.name = n.Domain + n.Rule + n.Key
-	if len(n.Domain)+len(n.Rule) == 0 || len(n.Key) == 0 {
-		e.name = strings.Clone(e.name) // joining a single part does not copy it
-	}
-	e.domain, e.rule = uint32(len(n.Domain)), uint32(len(n.Rule))
+	e.setName(n)
 	s.place(makeSlot(number, hash))
 	s.live++
 	return &e.value
@@ -122,7 +148,7 @@ func (s *shard[V]) each(slab int, f func(Name, *V)) bool {
 	defer s.mu.Unlock()
 	first := uint32(slab) * slabSize
 	for n := first; n < min(first+slabSize, s.used); n++ {
-		if e := s.entry(n); e.name != "" { // a free entry has no name
+		if e := s.entry(n); e.length > 0 { // a free entry has no name
 			f(e.parts(), &e.value)
 		}
 	}
@@ -133,7 +159,7 @@ func (s *shard[V]) each(slab int, f func(Name, *V)) bool {
 // behind it that may move there does, so that no run is broken.
 func (s *shard[V]) remove(gap uint32) {
 	number := s.index[gap].entry()
-	*s.entry(number) = entry[V]{rule: s.free}
+	*s.entry(number) = entry[V]{next: s.free}
 	s.free = number + 1
 	s.live--
 	mask := uint32(len(s.index) - 1)

@@ -236,13 +236,13 @@ func TestTable_memory(t *testing.T) {
 	const entries = 200_000
 	table, before := keyed.New[value](entries), heap()
 	for i := range entries {
-		n := keyed.Name{Domain: "d", Rule: "rule", Key: fmt.Sprintf("%011d", i)} // 16 bytes in all
+		n := keyed.Name{Domain: "public-api", Rule: "growth-global", Key: fmt.Sprintf("acct_%012d", i)} // 40 bytes in all
 		h := table.Hash(n)
 		table.Lock(table.Bit(h))
 		table.InsertLocked(h, n, func(*value) bool { return false })
 		table.Unlock(table.Bit(h))
 	}
-	got := (heap()-before)/entries - 16
+	got := (heap()-before)/entries - 40
 	runtime.KeepAlive(table)
 	t.Logf("%d bytes an entry beside its name", got)
 	if got > 110 {
