@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/tallygate/tallygate/limit"
+	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/store"
 )
 
@@ -16,7 +17,7 @@ func (v *Verdict) reset() { *v = Verdict{Entries: v.Entries[:0], Tightest: none}
 func (s *scratch) answer(v *Verdict) {
 	for i := range s.entries {
 		e := &s.entries[i]
-		a := EntryVerdict{Rule: e.rule.ID(), Shadow: e.rule.Shadow(), Allow: true, Source: SourceRule}
+		a := EntryVerdict{Rule: e.rule.ID(), Shadow: e.rule.Shadow(), Allow: true, Source: SourceRule, reports: e.rule.Counting() == rules.CountingReport}
 		switch {
 		case e.reason != ReasonNone:
 			a.Allow, a.Reason = false, e.reason
@@ -81,7 +82,7 @@ func (v *Verdict) conclude() {
 	for i := range v.Entries {
 		e := &v.Entries[i]
 		switch {
-		case e.Shadow:
+		case e.Shadow, e.reports:
 		case !e.Allow:
 			if v.Allow || e.wait() > v.Entries[strictest].wait() {
 				v.Allow, strictest = false, i

@@ -16,6 +16,7 @@
 // or a shared one (package redisstore). decide.go is the whole path of a request,
 // from top to bottom.
 //
-// A Limiter has no goroutine. It and everything it is given may be used by any
-// number of goroutines at once; one Verdict may not.
+// A Limiter on a store of its own process has no goroutine; in front of another it
+// has one that ticks and one a call under way, until Close. It and everything it is
+// given may be used by any number of goroutines at once; one Verdict may not.
 package tallygate

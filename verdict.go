@@ -40,6 +40,8 @@ type EntryVerdict struct {
 	Limit, Remaining, RetryMS, ResetMS, WindowMS int64
 	Counted                                      bool
 	Source                                       Source
+
+	reports bool // the rule only counts: no header speaks of it
 }
 
 // Reason says why an entry or a check was answered so.

@@ -13,9 +13,9 @@
 //
 // A call returns within [Config.Deadline], whatever the server or the network
 // does; then its outcome is unknown, and it is never sent again. NOSCRIPT, MOVED
-// and ASK are routine, TRYAGAIN is retried once after 1 ms. All else is a
+// and ASK are routine, TRYAGAIN and READONLY are retried after 1 ms. All else is a
 // *store.StoreError.
 //
-// A [Store] is safe for concurrent use. It owns its connections and one
-// goroutine for undoing, until Close.
+// A [Store] is safe for concurrent use. It owns its connections and a bounded number
+// of goroutines: one a call under way, and those that undo, until Close.
 package redisstore

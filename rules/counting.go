@@ -83,6 +83,9 @@ func (rep *report) counting(r *Rule) {
 	}
 	if p := r.PreLimit; p != (PreLimit{}) {
 		rep.preLimit(p, c, log)
+		if p.Of != OfNone && (r.Window != "" || r.Align == alignFirstRequest) {
+			rep.add("pre_limit", p.Of, "a window by the calendar or from the first request has none", "remove it")
+		}
 	}
 }
 

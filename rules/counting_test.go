@@ -61,6 +61,7 @@ func TestCounting_refused(t *testing.T) {
 		{"pre-limit of a log", aLog, `,'pre_limit':'off'`, "pre_limit: is only for counting lease and async"},
 		{"pre-limit of a local rule", aBucket, `,'counting':'local','pre_limit':{'times':2}`, "pre_limit: is only for counting lease and async"},
 		{"pre-limit of none", aBucket, `,'pre_limit':{'times':0}`, "pre_limit.times"},
+		{"pre-limit of a day", `'id':'r','covers_all':true,'identity':'k','algorithm':'fixed_window','limit':5,'window':'day'`, `,'pre_limit':{'times':2}`, "pre_limit: a window by the calendar"},
 		{"no such counting", aBucket, `,'counting':'leases'`, `counting: "leases" is none of`},
 		{"max_lease of an allow", `'id':'r','match':{'a':'b'},'action':'allow'`, `,'max_lease':5`, "max_lease: is only for action limit"},
 	} {

@@ -88,7 +88,7 @@ func (b *bucket) learn(now, askedNS int64, op *store.Op, g *store.Grant, spent b
 		b.leases.release() // other numbers came into force while the call was under way
 		return
 	}
-	b.view = view{known: true, remaining: g.Remaining + b.leases.tokens(now), atNS: now}
+	b.view = view{known: true, remaining: g.Remaining + b.leases.tokens(now), atNS: now, resetNS: now + g.ResetMS*ms}
 	if b.tally != nil && b.tally.everyNS > 0 {
 		b.renew(now, g.Remaining, pods)
 	}
@@ -143,6 +143,7 @@ type view struct {
 	remaining int64
 	spent     int64
 	atNS      int64
+	resetNS   int64 // when a window ends, or a log is empty
 }
 
 // left is what a local answer says is left: the store's value, less what this pod
@@ -150,6 +151,9 @@ type view struct {
 func (b *bucket) left(now int64) int64 {
 	l, v := b.limit, &b.view
 	left := v.remaining - v.spent
+	if !v.known {
+		left = l.Full() - v.spent
+	}
 	if l.Algorithm == limit.TokenBucket {
 		elapsed := min((now-v.atNS)/int64(time.Millisecond), l.Burst*l.PeriodMS/l.Rate+1)
 		left += elapsed * l.Rate / l.PeriodMS
@@ -157,12 +161,12 @@ func (b *bucket) left(now int64) int64 {
 	return max(0, min(left, l.Full()))
 }
 
-// resetMS is the time to full by what is left; for windows the store knows better,
-// and the local answer says the window's length at most.
+// resetMS is the time to full by what is left, or to the window's end as the store
+// told it.
 func (b *bucket) resetMS(now int64) int64 {
 	l := b.limit
 	if l.Algorithm != limit.TokenBucket {
-		return l.WindowMS
+		return max(0, (b.view.resetNS-now+ms-1)/ms)
 	}
 	missing := (l.Burst - b.left(now)) * l.PeriodMS
 	return (missing + l.Rate - 1) / l.Rate

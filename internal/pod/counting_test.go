@@ -201,3 +201,40 @@ func TestReport(t *testing.T) {
 		t.Errorf("told %+v, want 20", calls)
 	}
 }
+
+// A denial is believed for ten seconds; what is told to wait is the truth.
+func TestDenial_tellsTheWholeWait(t *testing.T) {
+	p := pod.New(0, 0)
+	l := &limit.Limit{Algorithm: limit.FixedWindow, Capacity: 5, WindowMS: 86_400_000}
+	ops := take(l, 1)
+	const wait = 22_695_133
+	once(p, 0, ops, nil, store.Grant{RetryMS: wait, ResetMS: wait, NowMS: 1_800_000_000_000})
+	g, asked := once(p, 2_000*ms, ops, nil, store.Grant{})
+	if asked || g.RetryMS != wait-2000 || g.ResetMS != wait-2000 || g.NowMS != 1_800_000_002_000 {
+		t.Errorf("asked %v, %+v, want the rest of the wait, and the store's clock", asked, g)
+	}
+	if _, asked := once(p, 10_001*ms, ops, nil, store.Grant{}); !asked {
+		t.Error("believed for more than ten seconds")
+	}
+}
+
+// Whatever the phase of the ticks, what nobody spent goes back.
+func TestLease_goesBackAtAnyPhase(t *testing.T) {
+	for phase := int64(0); phase < 20; phase++ {
+		p := pod.New(0, 0)
+		ops := take(fast(), 1)
+		now := phase * ms
+		p.Local(now, nil, ops, nil)
+		c := p.Join(now, &pod.Waiter{Ops: ops})
+		p.Reply(now+ms, c, leased(ops[0], 50), nil)
+		var back int64
+		for at := int64(0); at < 1000*ms; at += int64(pod.TickEvery) {
+			for _, call := range p.Tick(at) {
+				back += call.Ops[0].Reports[0].Back
+			}
+		}
+		if back != 50 {
+			t.Errorf("phase %d ms: %d tokens came back, want 50", phase, back)
+		}
+	}
+}

@@ -10,6 +10,7 @@ const maxDenial = 10 * time.Second
 // fit. It says nothing about smaller costs.
 type denial struct {
 	untilNS int64
+	retryNS int64 // when the cost will fit, which may be long after the belief ends
 	cost    int32
 	never   bool // no waiting helps, until the numbers change
 }
@@ -24,13 +25,14 @@ func (d *denial) covers(now, cost int64) bool {
 // one of a larger cost replaces it only when that has ended.
 func (d *denial) note(now, askedNS, cost, retryMS int64, never bool) {
 	until := askedNS + retryMS*int64(time.Millisecond)
+	retry := until
 	if longest := now + int64(maxDenial); never || until > longest {
 		until = longest
 	}
 	if now < d.untilNS && int64(d.cost) <= cost && d.untilNS >= until {
 		return
 	}
-	*d = denial{cost: int32(cost), untilNS: until, never: never} // costs are at most 10^9
+	*d = denial{cost: int32(cost), untilNS: until, retryNS: retry, never: never} // costs are at most 10^9
 }
 
 // retryMS is what is left to wait, rounded up.
@@ -39,5 +41,5 @@ func (d *denial) retryMS(now int64) int64 {
 		return 0
 	}
 	ms := int64(time.Millisecond)
-	return max(1, (d.untilNS-now+ms-1)/ms)
+	return max(1, (d.retryNS-now+ms-1)/ms)
 }

@@ -146,7 +146,7 @@ func (p *Pod) settled(rule string, t trigger, lives, paid bool) {
 func (p *Pod) settle(now int64, rule string, b *bucket, all bool) {
 	var d LeaseFigures
 	for i := range b.leases {
-		if l := &b.leases[i]; l.tokens == 0 && (all || now >= l.endsNS-int64(giveBackBefore)) {
+		if l := &b.leases[i]; l.tokens == 0 && (all || now >= l.endsNS-soon) {
 			d.Spent += int64(l.spent)
 			l.spent = 0
 		}

@@ -11,6 +11,10 @@ import (
 // tokens would be lost to the customer until they refill.
 const giveBackBefore = 60 * time.Millisecond
 
+// soon is how long before its end a lease counts as ended: a tick that is due may
+// come up to one TickEvery early.
+const soon = int64(giveBackBefore + TickEvery)
+
 // mostTokens bounds what a generation of leases holds, far above the largest
 // max_lease.
 const mostTokens = 1 << 30
@@ -96,7 +100,7 @@ func (h *held) grant(generation, tokens, endsNS int64) {
 // expire moves what has ended, or soon will, to what goes back.
 func (h *held) expire(now int64) {
 	for i := range h {
-		if l := &h[i]; l.tokens > 0 && now >= l.endsNS-int64(giveBackBefore) {
+		if l := &h[i]; l.tokens > 0 && now >= l.endsNS-soon {
 			l.back += l.tokens
 			l.tokens = 0
 		}

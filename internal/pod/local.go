@@ -113,13 +113,13 @@ func (q *question) say(i int) {
 	case counting == Lease && b.leases.tokens(q.now) >= op.Cost:
 		q.grants[i].OK = true // paid for, whatever the store said since
 	case denied && op.Shadow:
-		q.grants[i] = b.no(q.now)
+		q.grants[i] = q.pod.no(q.now, b)
 	case denied:
-		q.deny(i, b.no(q.now))
+		q.deny(i, q.pod.no(q.now, b))
 	case counting == Async && b.tally.may(q.now, op.Cost):
 		q.grants[i].OK = true
 	case q.now < b.pauseNS && !op.Shadow:
-		q.deny(i, b.no(q.now))
+		q.deny(i, q.pod.no(q.now, b))
 	default:
 		if g, refused := q.before(i); refused {
 			q.deny(i, g)
@@ -146,7 +146,7 @@ func (q *question) before(i int) (store.Grant, bool) {
 	if !refused {
 		return store.Grant{}, false
 	}
-	return store.Grant{Source: store.FromPreLimit, Limit: b.limit, RetryMS: retryMS, ResetMS: b.resetMS(q.now)}, true
+	return store.Grant{Source: store.FromPreLimit, Limit: b.limit, RetryMS: retryMS, ResetMS: b.resetMS(q.now), NowMS: q.pod.nowMS(q.now)}, true
 }
 
 // spend takes what the OK ops cost from what the pod has.
@@ -171,7 +171,7 @@ func (q *question) spend() {
 			}
 		}
 		b.view.spent += cost
-		q.grants[i] = store.Grant{OK: true, Source: from, Limit: b.limit, Remaining: b.left(q.now), ResetMS: b.resetMS(q.now)}
+		q.grants[i] = q.pod.yes(q.now, b, from)
 	}
 }
 
@@ -193,27 +193,45 @@ func (q *question) refuse() {
 		case g.Limit != nil:
 		case op.How == store.Add && b != nil:
 			q.count(i)
-			*g = store.Grant{OK: true, Source: store.FromAsync, Limit: b.limit, Remaining: b.left(q.now), ResetMS: b.resetMS(q.now)}
+			*g = q.pod.yes(q.now, b, store.FromAsync)
 		case b != nil && b.view.known:
-			*g = store.Grant{OK: true, Source: store.FromLease, Limit: b.limit, Remaining: b.left(q.now), ResetMS: b.resetMS(q.now)}
+			*g = q.pod.yes(q.now, b, store.FromLease)
 		default:
 			*g = store.Grant{Skipped: true, Limit: op.Limit}
 		}
 	}
 }
 
-// no is a denial from memory.
-func (b *bucket) no(now int64) store.Grant {
-	g := store.Grant{Source: store.FromDenyCache, Limit: b.limit, ResetMS: b.resetMS(now), Never: b.denial.never && now < b.denial.untilNS}
-	switch {
-	case g.Never:
-	case now < b.denial.untilNS:
-		g.RetryMS = b.denial.retryMS(now)
-	default:
-		g.RetryMS = max(1, (b.pauseNS-now+ms-1)/ms)
+// nowMS is the store's clock as far as the pod knows it, 0 before any answer.
+func (p *Pod) nowMS(now int64) int64 {
+	if offset := p.offsetNS.Load(); offset != 0 {
+		return (now + offset) / ms
 	}
+	return 0
+}
+
+// yes is an answer from what the pod has.
+func (p *Pod) yes(now int64, b *bucket, from store.Source) store.Grant {
+	return store.Grant{
+		OK: true, Source: from, Limit: b.limit, NowMS: p.nowMS(now),
+		Remaining: b.left(now), ResetMS: b.resetMS(now),
+	}
+}
+
+// no is a denial from memory.
+func (p *Pod) no(now int64, b *bucket) store.Grant {
+	g := store.Grant{Source: store.FromDenyCache, Limit: b.limit, NowMS: p.nowMS(now), ResetMS: b.resetMS(now)}
 	if b.view.known {
 		g.Remaining = b.left(now)
+	}
+	switch {
+	case now < b.denial.untilNS:
+		g.Never = b.denial.never
+		g.RetryMS = b.denial.retryMS(now)
+		g.Remaining = min(g.Remaining, int64(b.denial.cost)-1) // the cost was not there
+	default:
+		g.RetryMS = max(1, (b.pauseNS-now+ms-1)/ms)
+		g.Remaining = 0
 	}
 	return g
 }

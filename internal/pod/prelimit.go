@@ -85,6 +85,18 @@ func (b *pre) roll(now, clockNS int64, n preNumbers) {
 	b.level -= elapsed * n.perMS / 1024
 }
 
+// room caps what an op wants to what its pre-limit leaves beyond the cost: a lease
+// must not pass what single checks may not.
+func (p *Pod) room(now int64, b *bucket, op *store.Op, l PreLimit, want int64) int64 {
+	n, ok := l.numbers(op.Limit, p.pods.Load(), op.MaxCost)
+	offset := p.offsetNS.Load()
+	if !ok || n.windowN > 0 && offset == 0 { // the store's clock is not known yet
+		return want
+	}
+	b.pre.roll(now, now+offset, n)
+	return max(0, min(want, (n.most-b.pre.level)/n.unit()-op.Cost))
+}
+
 // charge counts what the store granted: it is spent, or will be, or comes back.
 func (p *Pod) charge(now int64, b *bucket, op *store.Op, l PreLimit, tokens int64) {
 	if n, ok := l.numbers(op.Limit, p.pods.Load(), op.MaxCost); ok && tokens > 0 {

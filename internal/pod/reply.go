@@ -132,7 +132,7 @@ func (p *Pod) takeOwn(now int64, w *Waiter) bool {
 			}
 		}
 		b.view.spent += op.Cost
-		w.Grants = append(w.Grants, store.Grant{OK: true, Source: from, Limit: b.limit, Remaining: b.left(now), ResetMS: b.resetMS(now)})
+		w.Grants = append(w.Grants, p.yes(now, b, from))
 	}
 	return true
 }

@@ -38,6 +38,9 @@ func (p *Pod) topUp(now int64, ops []store.Op, terms []Terms, low uint32) *Call 
 		b.leases.expire(now)
 		c.triggers[i] = b.leases.takeTrigger(op.Cost)
 		op.Want, op.Pods = min(op.Want, b.demand.want(now)), pods
+		if c.terms != nil {
+			op.Want = p.room(now, b, op, c.terms[i].Before, op.Want)
+		}
 		op.Reports = p.report(now, op.Bucket.Rule, b)
 	}
 	c.flight = &flight{name: name, waiting: []*Waiter{{Ops: asked, background: true}}, sent: 1}
