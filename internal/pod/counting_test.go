@@ -220,7 +220,7 @@ func TestDenial_tellsTheWholeWait(t *testing.T) {
 
 // Whatever the phase of the ticks, what nobody spent goes back.
 func TestLease_goesBackAtAnyPhase(t *testing.T) {
-	for phase := int64(0); phase < 20; phase++ {
+	for phase := range int64(20) {
 		p := pod.New(0, 0)
 		ops := take(fast(), 1)
 		now := phase * ms
