@@ -55,6 +55,14 @@ func (b *bucket) counts() *tally {
 	return b.tally
 }
 
+// waitsNS is how long counts wait to be told.
+func (t *tally) waitsNS() int64 {
+	if t.everyNS == 0 {
+		return int64(DefaultSync) // a rule that only reports
+	}
+	return t.everyNS
+}
+
 // may reports whether cost may be admitted on the estimate.
 func (t *tally) may(now, cost int64) bool { return t.budget >= cost && now < t.untilNS }
 

@@ -22,7 +22,8 @@ type bucket struct {
 	view view
 	// pauseNS is until when the pod does not ask for more of a bucket it found
 	// empty: others ask too, and each asking for a token or two would cost the
-	// store more than all the tokens are worth.
+	// store more than all the tokens are worth. After a denial smaller costs than
+	// that one still ask.
 	pauseNS   int64
 	toppingUp bool
 	denials   int8 // in a row, each of which makes the pause longer
@@ -68,6 +69,11 @@ func (b *bucket) droppable(now int64) bool {
 	return b.flights == 0 && !b.toppingUp && now >= b.denial.untilNS && b.leases.idle() &&
 		int32(now/int64(demandSpan)) > b.demand.slot+int32(len(b.demand.tokens)) && now > b.pauseNS+denialsFor &&
 		(b.tally == nil || b.tally.unpaid() == 0 && !b.tally.scheduled)
+}
+
+// pauses reports whether the pod does not ask for cost now.
+func (b *bucket) pauses(now, cost int64) bool {
+	return now < b.pauseNS && cost >= int64(b.denial.cost)
 }
 
 // low reports whether a background call should fetch the next lease.
@@ -130,9 +136,10 @@ func (b *bucket) rest(now, brought, pods int64) {
 		b.denials = min(b.denials+1, restDoubles)
 	} else {
 		pause = min(pause, pods*l.PeriodMS*ms/l.Rate)
-		if brought*pods*l.PeriodMS*ms > l.Rate*pause {
+		if brought > l.Rate*pause/(pods*l.PeriodMS*ms) {
 			return
 		}
+		b.denial = denial{} // of a larger cost: now there is nothing for a smaller one
 	}
 	b.pauseNS = now + pause
 }

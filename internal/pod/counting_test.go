@@ -238,3 +238,44 @@ func TestLease_goesBackAtAnyPhase(t *testing.T) {
 		}
 	}
 }
+
+// Counts that did not arrive are told again, also when nobody comes any more.
+func TestReport_toldAgain(t *testing.T) {
+	p := pod.New(0, 0)
+	ops := take(fast(), 3)
+	ops[0].How, ops[0].Want = store.Add, 0
+	p.Local(0, nil, ops, []pod.Terms{{Counting: pod.Report}})
+	calls := p.Tick(100 * ms)
+	if len(calls) != 1 {
+		t.Fatalf("%d calls, want one that tells", len(calls))
+	}
+	p.Reply(101*ms, calls[0], nil, &store.StoreError{Kind: store.Unavailable})
+	if calls = p.Release(102 * ms); len(calls) != 1 || calls[0].Ops[0].Cost != 3 {
+		t.Errorf("%d calls at the end: %+v", len(calls), calls)
+	}
+}
+
+// Tokens that go back since whoever asked for them has left credit the pre-limit.
+func TestPreLimit_creditsSurplus(t *testing.T) {
+	p := pod.New(0, 0)
+	l := &limit.Limit{Algorithm: limit.TokenBucket, Rate: 1, PeriodMS: 1000, Burst: 100, Revision: 2}
+	terms := []pod.Terms{{Before: pod.PreLimit{Milli: 1000}}}
+	waiter := func(cost int64) *pod.Waiter { return &pod.Waiter{Ops: take(l, cost), Terms: terms} }
+	first, second := p.Join(0, waiter(1)), waiter(90)
+	p.Join(0, second)
+	third := waiter(1)
+	p.Join(0, third)
+	_, call := p.Reply(ms, first, []store.Grant{{OK: true, Remaining: 99, Limit: l}}, nil)
+	p.Leave(third)
+	p.Leave(second)
+	p.Reply(2*ms, call, []store.Grant{{OK: true, Queue: 1, Remaining: 8, Limit: l}}, nil)
+	backs := p.Tick(20 * ms)
+	if len(backs) != 1 || backs[0].Ops[0].How != store.Undo {
+		t.Fatalf("calls %+v, want an undo", backs)
+	}
+	p.Reply(21*ms, backs[0], []store.Grant{{OK: true, Remaining: 9, Limit: l}}, nil)
+	// Admitted: 1 + 90. Of the whole limit and its slack 10 are left.
+	if g, d := p.Local(22*ms, nil, take(l, 10), terms); d.Outcome != pod.Ask {
+		t.Errorf("got %+v %+v", g, d)
+	}
+}

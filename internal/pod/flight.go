@@ -82,7 +82,7 @@ func (f *flight) land(grants []store.Grant, take func(w *Waiter) bool) (done []*
 		case w.background || w.gone && i > 0:
 			continue
 		case i == 0 && len(grants) > 0:
-		case len(grants) > 0 && fits(w, queue):
+		case len(grants) > 0 && f.fits(w, grants, queue):
 			for b := range queue {
 				queue[b] -= w.cost(b)
 			}
@@ -137,8 +137,14 @@ func withoutBackground(done []*Waiter) []*Waiter {
 	return done
 }
 
-func fits(w *Waiter, queue []int64) bool {
+// fits reports whether what is left of the queue covers a waiter. Of a bucket in
+// shadow that denied the head it needs nothing: it has the same answer.
+func (f *flight) fits(w *Waiter, grants []store.Grant, queue []int64) bool {
+	head := f.waiting[0]
 	for b := range queue {
+		if w.Ops[b].Shadow && !grants[b].OK && w.cost(b) >= head.cost(b) {
+			continue
+		}
 		if w.cost(b) > queue[b] {
 			return false
 		}

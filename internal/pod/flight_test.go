@@ -142,3 +142,35 @@ func TestFlight_leave(t *testing.T) {
 		t.Errorf("done %d, next %+v: who has left is not asked for", len(done), next.Ops)
 	}
 }
+
+// A bucket in shadow that denies holds nobody up: all who wait have their answer
+// from one call.
+func TestFlight_shadowDenied(t *testing.T) {
+	p := pod.New(0, 0)
+	l := fast()
+	ops := func() []store.Op {
+		both := append(take(l, 1), take(l, 1)...)
+		both[1].Bucket.Rule, both[1].Shadow = "shadow", true
+		return both
+	}
+	call := p.Join(0, &pod.Waiter{Ops: ops()})
+	p.Join(0, &pod.Waiter{Ops: ops()})
+	p.Join(0, &pod.Waiter{Ops: ops()})
+	ok := store.Grant{OK: true, Remaining: 100, Limit: l}
+	no := store.Grant{RetryMS: 5000, Limit: l}
+	done, call := p.Reply(ms, call, []store.Grant{ok, no}, nil)
+	if len(done) != 1 || call == nil || call.Ops[0].Queue != 1 {
+		t.Fatalf("done %v, next %+v", done, call)
+	}
+	p.Join(2*ms, &pod.Waiter{Ops: ops()})
+	ok.Queue = 2
+	done, call = p.Reply(3*ms, call, []store.Grant{ok, no}, nil)
+	if len(done) != 2 || call == nil {
+		t.Fatalf("done %v, next %+v", done, call)
+	}
+	for _, w := range done {
+		if !w.Grants[0].OK || w.Grants[1].OK {
+			t.Errorf("got %+v", w.Grants)
+		}
+	}
+}

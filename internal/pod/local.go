@@ -118,7 +118,7 @@ func (q *question) say(i int) {
 		q.deny(i, q.pod.no(q.now, b))
 	case counting == Async && b.tally.may(q.now, op.Cost):
 		q.grants[i].OK = true
-	case q.now < b.pauseNS && !op.Shadow:
+	case b.pauses(q.now, op.Cost) && !op.Shadow:
 		q.deny(i, q.pod.no(q.now, b))
 	default:
 		if g, refused := q.before(i); refused {

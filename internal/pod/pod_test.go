@@ -299,3 +299,28 @@ func TestLocal_allocates_nothing(t *testing.T) {
 		t.Errorf("%v allocations for a remembered denial", n)
 	}
 }
+
+// A denial of a large cost makes no smaller one wait: that still asks.
+func TestDenial_smallerCostAsks(t *testing.T) {
+	p := pod.New(0, 0)
+	l := fast()
+	c := p.Join(0, &pod.Waiter{Ops: take(l, 10)})
+	p.Reply(ms, c, []store.Grant{{RetryMS: 5, Remaining: 5, Limit: l}}, nil)
+	if g, d := local(p, 2*ms, take(l, 1)); d.Outcome != pod.Ask {
+		t.Errorf("a cost of 1 got %+v, %+v", g, d)
+	}
+	if g, d := local(p, 2*ms, take(l, 10)); d.Outcome != pod.Denied {
+		t.Errorf("a cost of 10 got %+v, %+v", g, d)
+	}
+}
+
+// A store that breaks its contract is an error, not the end of the process.
+func TestReply_tooManyGrants(t *testing.T) {
+	p := pod.New(0, 0)
+	ops := take(fast(), 1)
+	grants := append(leased(ops[0], 100), leased(ops[0], 100)...)
+	done, _ := p.Reply(ms, p.Join(0, &pod.Waiter{Ops: ops}), grants, &store.StoreError{Kind: store.Refused, Sent: true})
+	if len(done) != 1 || done[0].Err == nil {
+		t.Errorf("done %+v", done)
+	}
+}

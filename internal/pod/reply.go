@@ -81,9 +81,19 @@ func (p *Pod) learn(now int64, c *Call, grants []store.Grant, spent bool, err er
 				g = grants[i]
 			}
 			b.told(now, op, &g, err, pods)
+			if t := b.tally; t.pending > 0 && !t.scheduled { // it did not arrive
+				t.scheduled = true
+				p.at(now+t.waitsNS(), ending{bucket: op.Bucket, limit: op.Limit, sync: true})
+			}
 			continue
 		}
 		if err != nil {
+			continue
+		}
+		if op.How == store.Undo {
+			if op.Limit == b.limit {
+				b.pre.credit(op.Limit, op.Receipt.Cost)
+			}
 			continue
 		}
 		if spent && grants[i].Lease > 0 {

@@ -29,6 +29,9 @@ type Runner struct {
 	work    sync.WaitGroup  // the ticking
 	flights sync.WaitGroup  // calls under way
 
+	stopTicks context.CancelFunc
+	closing   sync.Once
+
 	mu     sync.Mutex // guards closed against new work
 	closed bool
 }
@@ -42,12 +45,17 @@ const releasing = 64
 // errPatience is what a check gets that has waited for long enough.
 var errPatience = errors.New("no answer in time")
 
+// errClosed is what a check gets that asks for a call after the end.
+var errClosed = errors.New("the pod is closed")
+
 // NewRunner starts a pod in front of a store. A check waits for at most patience.
 func NewRunner(s Asker, entries int, patience time.Duration) *Runner {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Runner{store: s, own: store.NewMemoryStore(store.MemoryConfig{MaxBuckets: entries}), patience: patience, epoch: time.Now(), cancel: cancel, context: ctx}
 	r.pod = New(r.now(), entries)
-	r.work.Go(r.tick)
+	ticks, stop := context.WithCancel(ctx)
+	r.stopTicks = stop
+	r.work.Go(func() { r.tick(ticks) })
 	return r
 }
 
@@ -166,8 +174,8 @@ func (r *Runner) ask(ctx context.Context, ops []store.Op, terms []Terms, direct 
 		return grants, short(ops, grants, err)
 	}
 	w := &Waiter{Ops: ops, Terms: terms, Signal: make(chan struct{}, 1)}
-	if c := r.pod.Join(r.now(), w); c != nil && !r.run(c) {
-		return nil, &store.StoreError{Kind: store.Unavailable, Err: errors.New("the pod is closed")}
+	if c := r.pod.Join(r.now(), w); c != nil {
+		r.run(c)
 	}
 	timer := time.NewTimer(r.patience)
 	defer timer.Stop()
@@ -189,35 +197,43 @@ func short(ops []store.Op, grants []store.Grant, err error) error {
 	return err
 }
 
-// run makes a call and those that follow from it. It reports whether it may.
-func (r *Runner) run(c *Call) bool {
+// run makes a call and those that follow from it. After the end none is made: then
+// what it would have told stays with the pod, which tells it last.
+func (r *Runner) run(c *Call) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return false
+	closed := r.closed
+	if !closed {
+		r.flights.Go(func() { r.fly(c) })
 	}
-	r.flights.Go(func() { r.fly(c) })
-	return true
+	r.mu.Unlock()
+	for next := c; closed && next != nil; {
+		next = r.land(next, nil, &store.StoreError{Kind: store.Unavailable, Err: errClosed})
+	}
 }
 
 func (r *Runner) fly(c *Call) {
 	for c != nil {
 		grants, err := r.store.Take(r.context, c.Ops)
-		var done []*Waiter
-		done, c = r.pod.Reply(r.now(), c, grants, short(c.Ops, grants, err))
-		for _, w := range done {
-			w.Signal <- struct{}{}
-		}
+		c = r.land(c, grants, short(c.Ops, grants, err))
 	}
 }
 
-// tick gives back what nobody spends.
-func (r *Runner) tick() {
+// land wakes those whom an answer is for, and returns the call to be made next.
+func (r *Runner) land(c *Call, grants []store.Grant, err error) (next *Call) {
+	done, next := r.pod.Reply(r.now(), c, grants, err)
+	for _, w := range done {
+		w.Signal <- struct{}{}
+	}
+	return next
+}
+
+// tick gives back what nobody spends, until ctx ends.
+func (r *Runner) tick(ctx context.Context) {
 	every := time.NewTicker(TickEvery)
 	defer every.Stop()
 	for {
 		select {
-		case <-r.context.Done():
+		case <-ctx.Done():
 			return
 		case <-every.C:
 		}
@@ -248,19 +264,24 @@ func (r *Runner) release(ctx context.Context) {
 // Close gives all leases back, for at most two seconds, and ends. The store stays
 // open.
 func (r *Runner) Close() error {
+	r.closing.Do(r.end)
+	return nil
+}
+
+func (r *Runner) end() {
+	// First the ticks, whose calls are out of the pod and would not be made.
+	r.stopTicks()
+	r.work.Wait()
 	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
-		return nil
-	}
 	r.closed = true
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), releaseFor)
 	defer cancel()
-	// Calls under way may bring leases still. Each ends by the store's deadline.
+	// Calls under way may bring leases still. Each ends by the store's deadline, or
+	// by ours.
+	overdue := context.AfterFunc(ctx, r.cancel)
+	defer overdue()
 	r.flights.Wait()
 	r.release(ctx)
 	r.cancel()
-	r.work.Wait()
-	return nil
 }

@@ -309,3 +309,50 @@ func heap() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
+
+// silent never answers by itself.
+type silent struct{}
+
+func (silent) Take(ctx context.Context, _ []store.Op) ([]store.Grant, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Close does not wait for a store without a deadline of its own.
+func TestRunner_closeIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := pod.NewRunner(silent{}, 0, 5*time.Millisecond)
+		if _, err := check(r, take(fast(), 1)); err == nil {
+			t.Error("an answer from nowhere")
+		}
+		start := time.Now()
+		if err := r.Close(); err != nil || time.Since(start) > 2*time.Second {
+			t.Errorf("closed after %s: %v", time.Since(start), err)
+		}
+	})
+}
+
+// What is counted is told at the end, also when a tick comes while the last calls
+// are under way.
+func TestRunner_closeTellsCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newDistant(200 * time.Millisecond)
+		l := &limit.Limit{Algorithm: limit.TokenBucket, Rate: 1, PeriodMS: 3_600_000, Burst: 5000}
+		r := runners(s, 1)[0]
+		go func() { _, _ = check(r, take(l, 1)) }() // a call that Close waits for
+		reports := take(l, 7)
+		reports[0].Bucket.Rule, reports[0].How, reports[0].Want = "told", store.Add, 0
+		time.Sleep(time.Millisecond)
+		if _, err := r.AppendTake(context.Background(), nil, reports, []pod.Terms{{Counting: pod.Report}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		look := []store.Op{{Bucket: reports[0].Bucket, Limit: l, How: store.Peek}}
+		grants, err := s.Model.Take(context.Background(), look)
+		if err != nil || grants[0].Remaining != 4993 {
+			t.Errorf("%+v %v, want 4,993 left", grants, err)
+		}
+	})
+}

@@ -8,7 +8,7 @@ const maxLeaseMS = 1000
 // sane cuts what a store answers down to what may be asked. A store that answers
 // nonsense, by a fault or another version, must not make a pod admit more.
 func (c *Call) sane(grants []store.Grant) {
-	for i := range grants {
+	for i := range min(len(grants), len(c.Ops)) {
 		op, g := &c.Ops[i], &grants[i]
 		most := op.Want
 		if i < len(c.most) {

@@ -36,6 +36,13 @@ const (
 	MaxBuckets = 10_000_000
 	// MaxRules bounds the rules of one kind of traffic: the buckets of one check.
 	MaxRules = 8
+	// MaxTime bounds all durations, and MaxChecks what comes in them.
+	MaxTime   = 24 * time.Hour
+	MaxChecks = 10_000_000_000
+	// MaxNetwork bounds what a call may take: deadlines wait for it, each in a place.
+	MaxNetwork = time.Minute
+	// minPerSecond is what the next check of a kind can be planned with.
+	minPerSecond = 1e-6
 )
 
 // Network is what lies between the pods and the store.
@@ -121,10 +128,12 @@ func (c *Config) Validate() error {
 	switch {
 	case c.Pods < 1 || c.Pods > MaxPods:
 		return fmt.Errorf("pods %d is not from 1 to %d", c.Pods, MaxPods)
-	case c.Duration < time.Millisecond:
-		return fmt.Errorf("a duration of %s is below a millisecond", c.Duration)
+	case c.Duration < time.Millisecond || c.Duration > MaxTime:
+		return fmt.Errorf("a duration of %s is not from a millisecond to %s", c.Duration, MaxTime)
 	case c.Network.Latency <= 0 || c.Network.Jitter < 0:
 		return fmt.Errorf("a store latency of %s with a jitter of %s takes no time", c.Network.Latency, c.Network.Jitter)
+	case max(c.Network.Latency, c.Network.Jitter, c.Network.Patience) > MaxNetwork:
+		return fmt.Errorf("a store latency of %s, a jitter of %s or a patience of %s is above %s", c.Network.Latency, c.Network.Jitter, c.Network.Patience, MaxNetwork)
 	case c.Network.Patience <= c.Network.Latency:
 		return fmt.Errorf("a patience of %s is not above the store latency of %s", c.Network.Patience, c.Network.Latency)
 	case len(c.Rules) == 0 || len(c.Traffic) == 0:
@@ -158,6 +167,8 @@ func (r *Rule) validate() error {
 		return errors.New("has no id")
 	case r.MaxCost < 1 || r.MaxCost > r.Limit.Full():
 		return fmt.Errorf("max_cost %d is not from 1 to %d", r.MaxCost, r.Limit.Full())
+	case r.Terms.Sync < 0 || r.Terms.Sync > MaxNetwork:
+		return fmt.Errorf("sync_ms of %s is not from 0 to %s", r.Terms.Sync, MaxNetwork)
 	case r.MaxLease < 0:
 		return fmt.Errorf("max_lease %d is negative", r.MaxLease)
 	case r.Limit.Align != limit.AlignClock:
@@ -170,10 +181,12 @@ func (t *Traffic) validate(c *Config) error {
 	switch {
 	case len(t.Rules) < 1 || len(t.Rules) > MaxRules:
 		return fmt.Errorf("%d rules are not 1 to %d", len(t.Rules), MaxRules)
-	case t.FirstKey < 0 || t.Keys < 1 || (t.FirstKey+t.Keys)*len(c.Rules) > MaxBuckets:
+	case t.FirstKey < 0 || t.Keys < 1 || t.FirstKey > MaxBuckets || t.Keys > MaxBuckets || (t.FirstKey+t.Keys)*len(c.Rules) > MaxBuckets:
 		return fmt.Errorf("keys %d to %d of %d rules are not within %d buckets", t.FirstKey, t.FirstKey+t.Keys, len(c.Rules), MaxBuckets)
-	case t.PerSecond <= 0 || t.PerSecond*float64(t.Keys) > float64(time.Second):
-		return fmt.Errorf("%g checks a second and key is not above 0 and at most one a nanosecond", t.PerSecond)
+	case !(t.PerSecond*float64(t.Keys) >= minPerSecond && t.PerSecond*float64(t.Keys) <= float64(time.Second)): // NaN is in no range
+		return fmt.Errorf("%g checks a second and key are less than one in %.0f days or more than one a nanosecond", t.PerSecond, 1/minPerSecond/86_400)
+	case t.PerSecond*float64(t.Keys)*c.Duration.Seconds() > MaxChecks:
+		return fmt.Errorf("%g checks a second and key over %s are more than %d in all", t.PerSecond, c.Duration, int64(MaxChecks))
 	case t.Pinned < 0 || t.Pinned > c.Pods:
 		return fmt.Errorf("pinned to %d of %d pods", t.Pinned, c.Pods)
 	}
@@ -191,12 +204,12 @@ func (t *Traffic) validate(c *Config) error {
 }
 
 func (f *Faults) validate(c *Config) error {
-	if f.LostReply < 0 || f.Late < 0 || f.LostReply+f.Late > 1 {
+	if !(f.LostReply >= 0 && f.Late >= 0 && f.LostReply+f.Late <= 1) {
 		return fmt.Errorf("%g lost and %g late replies are no parts of one", f.LostReply, f.Late)
 	}
 	for _, s := range f.Steps {
-		if s.By%time.Millisecond != 0 {
-			return fmt.Errorf("a clock step of %s is not of whole milliseconds", s.By)
+		if s.By%time.Millisecond != 0 || s.By.Abs() > MaxTime || !inTime(s.At) {
+			return fmt.Errorf("a clock step of %s at %s is not of whole milliseconds, or above %s", s.By, s.At, MaxTime)
 		}
 		for i := range c.Rules {
 			if c.Rules[i].Limit.Algorithm != limit.TokenBucket {
@@ -206,20 +219,23 @@ func (f *Faults) validate(c *Config) error {
 	}
 	most := c.Pods
 	for _, s := range f.Scales {
-		if s.Pods < 1 || s.Pods > MaxPods {
-			return fmt.Errorf("autoscale to %d pods is not from 1 to %d", s.Pods, MaxPods)
+		if s.Pods < 1 || s.Pods > MaxPods || !inTime(s.At) {
+			return fmt.Errorf("autoscale to %d pods at %s is not from 1 to %d within %s", s.Pods, s.At, MaxPods, MaxTime)
 		}
 		most = max(most, s.Pods)
 	}
 	for _, p := range f.Pauses {
-		if p.Pod < 0 || p.Pod >= most || p.For <= 0 {
-			return fmt.Errorf("a pause of pod %d of %d for %s", p.Pod, most, p.For)
+		if p.Pod < 0 || p.Pod >= most || p.For <= 0 || p.For > MaxTime || !inTime(p.At) {
+			return fmt.Errorf("a pause of pod %d of %d for %s at %s", p.Pod, most, p.For, p.At)
 		}
 	}
 	for _, p := range f.Crashes {
-		if p.Pod < 0 || p.Pod >= most {
-			return fmt.Errorf("a crash of pod %d of %d", p.Pod, most)
+		if p.Pod < 0 || p.Pod >= most || !inTime(p.At) {
+			return fmt.Errorf("a crash of pod %d of %d at %s", p.Pod, most, p.At)
 		}
 	}
 	return nil
 }
+
+// inTime reports whether something can happen then.
+func inTime(at time.Duration) bool { return at >= 0 && at <= MaxTime }

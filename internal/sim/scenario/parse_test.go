@@ -91,6 +91,17 @@ func TestParse_refuses(t *testing.T) {
 		{"an unknown counting", strings.Replace(tail, "burst: 1", "burst: 1, counting: odd", 1), `counting "odd"`},
 		{"a rate of nothing", strings.Replace(tail, "rate: 1, burst", "rate: 0, burst", 1), `rule "a":`},
 		{"a fault of nobody", tail + "faults: { pod_crash: [{ at_s: 1, pod: 2 }] }\n", "a crash of pod 2 of 2"},
+		{"a rate of no number", strings.Replace(tail, "rate: 1 }]", "rate: .nan }]", 1), "traffic 1: NaN checks"},
+		{"a check in a million years", strings.Replace(tail, "rate: 1 }]", "rate: 1e-12 }]", 1), "traffic 1: 1e-12 checks"},
+		{"a run without end", strings.Replace(tail, "duration_s: 1", "duration_s: 9e9", 1), "a duration of"},
+		{"checks without end", strings.Replace(strings.Replace(tail, "duration_s: 1", "duration_s: 86400", 1), "rate: 1 }]", "rate: 1e6 }]", 1), "in all"},
+		{"a key beyond all", strings.Replace(tail, "rate: 1 }]", "rate: 1, first_key: 9223372036854775807 }]", 1), "traffic 1: keys"},
+		{"a jitter of years", "store: { jitter_ms: 9e12 }\n" + tail, "a jitter of"},
+		{"a sync of no number", strings.Replace(tail, "burst: 1", "burst: 1, counting: async, sync_ms: .nan", 1), `rule "a": sync_ms`},
+		{"losses of no number", tail + "faults: { lost_reply: .nan }\n", "NaN lost"},
+		{"a pause of years", tail + "faults: { pod_pause: [{ at_s: 1, pod: 1, ms: 9e12 }] }\n", "a pause of pod 1"},
+		{"a fault before the start", tail + "faults: { pod_crash: [{ at_s: -5, pod: 1 }] }\n", "a crash of pod 1"},
+		{"a step of years", tail + "faults: { clock_step: [{ at_s: 0.5, ms: 9e12 }] }\n", "a clock step"},
 		{"too much", strings.Repeat("#", scenario.MaxBytes+1), "are above"},
 	} {
 		_, err := scenario.Parse("file.yaml", []byte(tt.text))
