@@ -144,6 +144,9 @@ func (b *bucket) rest(now, brought, pods int64) {
 	b.pauseNS = now + pause
 }
 
+// pauseMS is how long the pod leaves the bucket alone from now on, rounded up.
+func (b *bucket) pauseMS(now int64) int64 { return max(0, ceil(b.pauseNS-now, ms)) }
+
 // view is what the store last said is left, and what this pod spent since.
 type view struct {
 	known     bool

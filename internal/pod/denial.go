@@ -1,6 +1,10 @@
 package pod
 
-import "time"
+import (
+	"time"
+
+	"github.com/tallygate/tallygate/limit"
+)
 
 // maxDenial is how long a denial is believed at most: a raised override or a
 // reset must not wait for the end of a day's quota.
@@ -33,6 +37,15 @@ func (d *denial) note(now, askedNS, cost, retryMS int64, never bool) {
 		return
 	}
 	*d = denial{cost: int32(cost), untilNS: until, retryNS: retry, never: never} // costs are at most 10^9
+}
+
+// dearer is how much longer a larger cost waits than the one that was denied. Of a
+// token bucket that is known; a window's denial says nothing of larger costs.
+func dearer(l *limit.Limit, cost, denied int64) int64 {
+	if l.Algorithm != limit.TokenBucket || cost <= denied {
+		return 0
+	}
+	return ceil((cost-denied)*l.PeriodMS, l.Rate)
 }
 
 // retryMS is what is left to wait, rounded up.

@@ -163,6 +163,12 @@ func (f *flight) deny(grants []store.Grant) (done []*Waiter) {
 			continue
 		}
 		w.answer(grants)
+		for j := range w.Grants {
+			if g := &w.Grants[j]; !g.OK && !g.Never && g.Limit != nil {
+				g.RetryMS += dearer(g.Limit, w.cost(j), head.cost(j))
+				g.Never = w.cost(j) > g.Limit.Full()
+			}
+		}
 		done = append(done, w)
 	}
 	done = withoutBackground(done)

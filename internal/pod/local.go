@@ -113,13 +113,13 @@ func (q *question) say(i int) {
 	case counting == Lease && b.leases.tokens(q.now) >= op.Cost:
 		q.grants[i].OK = true // paid for, whatever the store said since
 	case denied && op.Shadow:
-		q.grants[i] = q.pod.no(q.now, b)
+		q.grants[i] = q.pod.no(q.now, b, op.Cost)
 	case denied:
-		q.deny(i, q.pod.no(q.now, b))
+		q.deny(i, q.pod.no(q.now, b, op.Cost))
 	case counting == Async && b.tally.may(q.now, op.Cost):
 		q.grants[i].OK = true
 	case b.pauses(q.now, op.Cost) && !op.Shadow:
-		q.deny(i, q.pod.no(q.now, b))
+		q.deny(i, q.pod.no(q.now, b, op.Cost))
 	default:
 		if g, refused := q.before(i); refused {
 			q.deny(i, g)
@@ -219,7 +219,7 @@ func (p *Pod) yes(now int64, b *bucket, from store.Source) store.Grant {
 }
 
 // no is a denial from memory.
-func (p *Pod) no(now int64, b *bucket) store.Grant {
+func (p *Pod) no(now int64, b *bucket, cost int64) store.Grant {
 	g := store.Grant{Source: store.FromDenyCache, Limit: b.limit, NowMS: p.nowMS(now), ResetMS: b.resetMS(now)}
 	if b.view.known {
 		g.Remaining = b.left(now)
@@ -227,10 +227,12 @@ func (p *Pod) no(now int64, b *bucket) store.Grant {
 	switch {
 	case now < b.denial.untilNS:
 		g.Never = b.denial.never
-		g.RetryMS = b.denial.retryMS(now)
+		if !g.Never {
+			g.RetryMS = max(b.denial.retryMS(now)+dearer(b.limit, cost, int64(b.denial.cost)), b.pauseMS(now))
+		}
 		g.Remaining = min(g.Remaining, int64(b.denial.cost)-1) // the cost was not there
 	default:
-		g.RetryMS = max(1, (b.pauseNS-now+ms-1)/ms)
+		g.RetryMS = max(1, b.pauseMS(now))
 		g.Remaining = 0
 	}
 	return g

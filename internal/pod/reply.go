@@ -100,6 +100,9 @@ func (p *Pod) learn(now int64, c *Call, grants []store.Grant, spent bool, err er
 			p.granted(op.Bucket.Rule, b, &grants[i])
 		}
 		b.learn(now, c.askedNS, op, &grants[i], spent, pods)
+		if g := &grants[i]; !g.OK && !g.Never {
+			g.RetryMS = max(g.RetryMS, b.pauseMS(now)) // or this pod itself would deny who waited
+		}
 		if spent && grants[i].Lease > 0 {
 			p.at(c.askedNS+grants[i].LeaseMS*ms-int64(giveBackBefore), ending{bucket: op.Bucket, limit: op.Limit})
 		}
