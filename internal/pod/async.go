@@ -163,6 +163,16 @@ func (b *bucket) told(now int64, op *store.Op, g *store.Grant, err error, pods i
 	b.renew(now, g.Remaining, pods)
 }
 
+// owedNS is how long to wait until what is owed has refilled: told sooner, it would
+// be owed again. At most a second, since others spend too.
+func (b *bucket) owedNS() int64 {
+	l := b.limit
+	if b.tally.owed == 0 || l.Algorithm != limit.TokenBucket {
+		return 0
+	}
+	return min(int64(time.Second), ceil(min(b.tally.owed, l.Burst)*l.PeriodMS, l.Rate)*ms)
+}
+
 // renew sets what may be admitted on an estimate, now that the store said what is
 // left: less what it does not know yet, so that what is admitted and not paid for
 // is at no time more than one allowance.

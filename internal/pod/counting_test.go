@@ -279,3 +279,32 @@ func TestPreLimit_creditsSurplus(t *testing.T) {
 		t.Errorf("got %+v %+v", g, d)
 	}
 }
+
+// What an empty bucket could not take is told again, also of a key that went
+// quiet, and ends when it is paid.
+func TestAsync_owedOfAQuietKey(t *testing.T) {
+	p := pod.New(0, 0)
+	l := &limit.Limit{Algorithm: limit.TokenBucket, Rate: 10, PeriodMS: 1000, Burst: 10}
+	ops := take(l, 1)
+	ops[0].Want = 0
+	terms := []pod.Terms{{Counting: pod.Async, Sync: 50 * time.Millisecond}}
+	once(p, 0, ops, terms, store.Grant{OK: true, Remaining: 5})
+	once(p, 0, ops, terms, store.Grant{OK: true, Remaining: 4})
+	if g, asked := once(p, ms, ops, terms, store.Grant{}); asked || g.Source != store.FromAsync {
+		t.Fatalf("%+v, want an estimate", g)
+	}
+	var told []int64
+	for now := int64(0); now < 3_000*ms; now += int64(pod.TickEvery) {
+		for _, c := range p.Tick(now) {
+			told = append(told, c.Ops[0].Cost)
+			paid := int64(0)
+			if len(told) == 3 {
+				paid = 1
+			}
+			p.Reply(now, c, []store.Grant{{OK: true, Receipt: store.Receipt{Cost: paid}, Limit: l}}, nil)
+		}
+	}
+	if len(told) != 3 || told[0] != 1 || told[1] != 1 || told[2] != 1 {
+		t.Errorf("told %v, want the one token three times: twice the bucket was empty", told)
+	}
+}

@@ -113,17 +113,16 @@ func (p *Pod) report(now int64, rule string, b *bucket) []store.Report {
 }
 
 // granted counts the lease that a grant brings to a bucket, before the bucket
-// learns of it: it forgets the oldest generation for a new one, and the new one
-// where it is the oldest itself.
-func (p *Pod) granted(rule string, b *bucket, g *store.Grant) {
+// learns of it: it forgets what ends first for a new generation, or the new one
+// where that has ended.
+func (p *Pod) granted(rule string, b *bucket, g *store.Grant, endsNS int64) {
 	d := LeaseFigures{Granted: g.Lease}
-	oldest := &b.leases[0]
-	switch {
-	case g.Generation == oldest.generation || g.Generation == b.leases[1].generation:
-	case g.Generation < oldest.generation:
+	switch at := b.leases.place(g.Generation, endsNS); {
+	case at < 0:
 		d.Expired = g.Lease
-	default:
-		d.Spent, d.Expired = int64(oldest.spent), int64(oldest.tokens)+int64(oldest.back)
+	case b.leases[at].generation != g.Generation:
+		l := &b.leases[at]
+		d.Spent, d.Expired = int64(l.spent), int64(l.tokens)+int64(l.back)
 	}
 	p.figures.add(rule, d)
 }

@@ -28,8 +28,8 @@ type lease struct {
 	back       int32 // to be returned
 }
 
-// held is the leases of one bucket: of two generations at most, the older one
-// first, which is spent first.
+// held is the leases of one bucket: of two generations at most, the one that ends
+// first, and is spent first, before the other.
 type held [2]lease
 
 // tokens returns what may be spent now.
@@ -73,28 +73,39 @@ func (h *held) refund(now, cost int64) {
 	}
 }
 
+// place returns where a lease of a generation goes that ends at endsNS: to the
+// tokens of its own generation, or in the place of what ends first; -1 where both
+// others end later: it came so late that the store has written it off. Ends, not
+// generations, tell what is late: a store's clock may step back.
+func (h *held) place(generation, endsNS int64) int {
+	switch {
+	case generation == h[1].generation && h[1].endsNS > 0:
+		return 1
+	case generation == h[0].generation && h[0].endsNS > 0:
+		return 0
+	case endsNS < h[0].endsNS:
+		return -1
+	default:
+		return 0
+	}
+}
+
 // grant adds a lease that may be spent until endsNS.
 func (h *held) grant(generation, tokens, endsNS int64) {
-	at := 1
-	switch generation {
-	case h[1].generation:
-	case h[0].generation:
-		at = 0
-	default:
-		if generation < h[0].generation {
-			return // it came so late that it has ended
-		}
-		// The oldest of three generations has ended, whatever it still holds.
-		if generation > h[1].generation {
-			h[0] = h[1]
-		} else {
-			at = 0
-		}
-		h[at] = lease{generation: generation, endsNS: endsNS}
+	at := h.place(generation, endsNS)
+	if at < 0 {
+		return
 	}
-	h[at].tokens = int32(min(int64(h[at].tokens)+tokens, mostTokens))
+	l := &h[at]
+	if l.generation != generation || l.endsNS == 0 {
+		*l = lease{generation: generation, endsNS: endsNS}
+	}
+	l.tokens = int32(min(int64(l.tokens)+tokens, mostTokens))
 	// Leases of one generation end together, but later ones may be shorter.
-	h[at].endsNS = min(h[at].endsNS, endsNS)
+	l.endsNS = min(l.endsNS, endsNS)
+	if h[0].endsNS > h[1].endsNS {
+		h[0], h[1] = h[1], h[0]
+	}
 }
 
 // expire moves what has ended, or soon will, to what goes back.

@@ -324,3 +324,40 @@ func TestReply_tooManyGrants(t *testing.T) {
 		t.Errorf("done %+v", done)
 	}
 }
+
+// A store whose clock stepped back and that forgot the bucket starts again with
+// older generations: its leases are as good as any.
+func TestLease_olderGenerations(t *testing.T) {
+	p := pod.New(0, 0)
+	ops := take(fast(), 1)
+	grant := func(now, generation, tokens int64) {
+		c := p.Join(now, &pod.Waiter{Ops: ops})
+		p.Reply(now+ms, c, []store.Grant{{OK: true, Lease: tokens, Generation: generation, LeaseMS: 900, Remaining: 9, Limit: ops[0].Limit}}, nil)
+	}
+	p.Local(0, nil, ops, nil)
+	grant(0, 100, 1)
+	grant(500*ms, 101, 1)
+	for range 2 {
+		local(p, 600*ms, ops)
+	}
+	grant(700*ms, 50, 3)
+	if _, d := local(p, 800*ms, ops); d.Outcome != pod.Allowed {
+		t.Error("a lease of an older generation is not spent")
+	}
+	// One that ends before both others came too late.
+	p = pod.New(0, 0)
+	p.Local(0, nil, ops, nil)
+	late := p.Join(0, &pod.Waiter{Ops: ops})
+	other := take(fast(), 1)
+	other[0].Bucket.Rule = "other"
+	for i := range int64(2) {
+		c := p.Join((300+500*i)*ms, &pod.Waiter{Ops: append(take(fast(), 1), other...)})
+		grants := append(leased(ops[0], 1), leased(other[0], 1)...)
+		grants[0].Generation, grants[0].Limit, grants[1].Limit = 10+i, ops[0].Limit, other[0].Limit
+		p.Reply((301+500*i)*ms, c, grants, nil)
+	}
+	p.Reply(805*ms, late, leased(ops[0], 50), nil)
+	if held := p.Held(ops[0].Bucket); held != 2 {
+		t.Errorf("%d tokens held, want the two that came in time", held)
+	}
+}

@@ -81,9 +81,11 @@ func (p *Pod) learn(now int64, c *Call, grants []store.Grant, spent bool, err er
 				g = grants[i]
 			}
 			b.told(now, op, &g, err, pods)
-			if t := b.tally; t.pending > 0 && !t.scheduled { // it did not arrive
+			// What did not arrive, or found too little there, is told again, even if the
+			// key has gone quiet.
+			if t := b.tally; t.pending+t.owed > 0 && !t.scheduled {
 				t.scheduled = true
-				p.at(now+t.waitsNS(), ending{bucket: op.Bucket, limit: op.Limit, sync: true})
+				p.at(now+max(t.waitsNS(), b.owedNS()), ending{bucket: op.Bucket, limit: op.Limit, sync: true})
 			}
 			continue
 		}
@@ -97,7 +99,7 @@ func (p *Pod) learn(now int64, c *Call, grants []store.Grant, spent bool, err er
 			continue
 		}
 		if spent && grants[i].Lease > 0 {
-			p.granted(op.Bucket.Rule, b, &grants[i])
+			p.granted(op.Bucket.Rule, b, &grants[i], c.askedNS+grants[i].LeaseMS*ms)
 		}
 		b.learn(now, c.askedNS, op, &grants[i], spent, pods)
 		if g := &grants[i]; !g.OK && !g.Never {
