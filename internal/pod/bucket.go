@@ -10,28 +10,29 @@ import (
 // bucket is what a pod knows of one bucket. All of it is bound to the numbers it
 // was learnt under: other numbers forget it, and what is left of leases goes back.
 //
-// A pod remembers many: what a lease hit touches comes first, in two cache lines,
-// and what few rules have is elsewhere.
+// A pod remembers many, and then a hit costs the cache lines it reads: after that of
+// the name, what a lease hit reads is two of them, what a denial reads one more, and
+// what few rules have is elsewhere.
 type bucket struct {
 	limit  *limit.Limit
 	leases held
 	demand demand
-	// size is the last lease, of which a fifth left makes the pod ask for more;
-	// toppingUp says that it already does.
+	// size is the last lease, of which a fifth left makes the pod ask for more.
 	size int32
 	view view
 	// pauseNS is until when the pod does not ask for more of a bucket it found
 	// empty: others ask too, and each asking for a token or two would cost the
 	// store more than all the tokens are worth. After a denial smaller costs than
 	// that one still ask.
-	pauseNS   int64
-	toppingUp bool
-	denials   int8 // in a row, each of which makes the pause longer
-	// flights counts the flights under way for a set with this bucket in it.
-	flights int32
+	pauseNS int64
 	denial  denial
 	pre     pre
 	tally   *tally // of rules that count first and tell later; nil for others
+	// flights counts the flights under way for a set with this bucket in it, and
+	// toppingUp says that the pod already asks for the next lease.
+	flights   int32
+	toppingUp bool
+	denials   int8 // in a row, each of which makes the pause longer
 }
 
 // topUpAt is the part of a lease below which the pod asks for the next one, and
@@ -78,7 +79,7 @@ func (b *bucket) pauses(now, cost int64) bool {
 
 // low reports whether a background call should fetch the next lease.
 func (b *bucket) low(now int64) bool {
-	return b.size >= smallLease && !b.toppingUp && now >= b.pauseNS && b.leases.tokens(now)*topUpAt < int64(b.size)
+	return b.size >= smallLease && b.leases.tokens(now)*topUpAt < int64(b.size) && !b.toppingUp && now >= b.pauseNS
 }
 
 // learn takes in what the store said of a take that was asked at askedNS.
@@ -147,22 +148,21 @@ func (b *bucket) rest(now, brought, pods int64) {
 // pauseMS is how long the pod leaves the bucket alone from now on, rounded up.
 func (b *bucket) pauseMS(now int64) int64 { return max(0, ceil(b.pauseNS-now, ms)) }
 
-// view is what the store last said is left, and what this pod spent since.
+// view is what the store last said is left, less what this pod spent since. Before
+// the store said anything it is counted from the full limit.
 type view struct {
-	known     bool
 	remaining int64
-	spent     int64
 	atNS      int64
 	resetNS   int64 // when a window ends, or a log is empty
+	known     bool  // the store has said something
 }
 
-// left is what a local answer says is left: the store's value, less what this pod
-// spent since, plus what came back.
+// left is what a local answer says is left: the view, plus what came back.
 func (b *bucket) left(now int64) int64 {
 	l, v := b.limit, &b.view
-	left := v.remaining - v.spent
+	left := v.remaining
 	if !v.known {
-		left = l.Full() - v.spent
+		left += l.Full()
 	}
 	if l.Algorithm == limit.TokenBucket {
 		elapsed := min((now-v.atNS)/int64(time.Millisecond), l.Burst*l.PeriodMS/l.Rate+1)

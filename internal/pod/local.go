@@ -106,16 +106,16 @@ func (q *question) say(i int) {
 		q.d.Lacking |= 1 << i
 		return
 	}
-	denied := b.denial.covers(q.now, op.Cost)
 	switch {
 	case op.How == store.Add:
 		q.grants[i].OK = true
 	case counting == Lease && b.leases.tokens(q.now) >= op.Cost:
 		q.grants[i].OK = true // paid for, whatever the store said since
-	case denied && op.Shadow:
+	case b.denial.covers(q.now, op.Cost):
 		q.grants[i] = q.pod.no(q.now, b, op.Cost)
-	case denied:
-		q.deny(i, q.pod.no(q.now, b, op.Cost))
+		if !op.Shadow {
+			q.d.Outcome = Denied
+		}
 	case counting == Async && b.tally.may(q.now, op.Cost):
 		q.grants[i].OK = true
 	case b.pauses(q.now, op.Cost) && !op.Shadow:
@@ -170,7 +170,7 @@ func (q *question) spend() {
 				q.low |= 1 << i
 			}
 		}
-		b.view.spent += cost
+		b.view.remaining -= cost
 		q.grants[i] = q.pod.yes(q.now, b, from)
 	}
 }
@@ -256,6 +256,6 @@ func (p *Pod) Refund(now int64, ops []store.Op, terms []Terms, lacking uint32) {
 		} else {
 			b.leases.refund(now, ops[i].Cost)
 		}
-		b.view.spent = max(0, b.view.spent-ops[i].Cost)
+		b.view.remaining += ops[i].Cost
 	}
 }

@@ -146,7 +146,7 @@ func (p *Pod) takeOwn(now int64, w *Waiter) bool {
 				p.at(now+b.tally.everyNS, ending{bucket: op.Bucket, limit: op.Limit, sync: true})
 			}
 		}
-		b.view.spent += op.Cost
+		b.view.remaining -= op.Cost
 		w.Grants = append(w.Grants, p.yes(now, b, from))
 	}
 	return true
