@@ -11,7 +11,7 @@ import (
 	"github.com/tallygate/tallygate/store"
 )
 
-// casBucket is the yardstick of design §15: a token bucket in one word, refilled
+// casBucket is the yardstick: a token bucket in one word, refilled
 // and spent by compare-and-swap.
 type casBucket struct {
 	state       atomic.Int64 // the time at which the bucket would be full, in ns

@@ -21,8 +21,7 @@ func TestMemoryStore_suite(t *testing.T) {
 	})
 }
 
-// TestMemoryStore_agreesWithTheModel: design §14, the same answers to the same
-// history.
+// TestMemoryStore_agreesWithTheModel: the same answers to the same history.
 func TestMemoryStore_agreesWithTheModel(t *testing.T) {
 	ops, seeds := 25_000, uint64(6)
 	if testing.Short() {

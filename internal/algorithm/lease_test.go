@@ -124,7 +124,8 @@ func TestReport(t *testing.T) {
 	})
 }
 
-// TestAdvance_refillsUnderWhatIsOut: the three stretches of design §5 step 2.
+// TestAdvance_refillsUnderWhatIsOut: a bucket refills in three stretches, each under
+// what is still out in it.
 func TestAdvance_refillsUnderWhatIsOut(t *testing.T) {
 	l := perSecond(1000, 1, 100) // a token a millisecond
 	leased := algorithm.Bucket{Level: 10_000, Gen: 0, Out0: 60, Out1: 20}
@@ -290,7 +291,7 @@ func (f *fleet) tick(t *testing.T) {
 	}
 }
 
-// TestLease_envelope is the invariant of design §5: leases of any size, spent as
+// TestLease_envelope is the invariant of leases: of any size, spent as
 // late as they may be, reported late or never, admit no more than the bucket.
 func TestLease_envelope(t *testing.T) {
 	episodes := 3_000

@@ -14,7 +14,7 @@ type step struct {
 
 const unsaid = -1
 
-// TestTraces runs the histories of shared/cases.yaml, by their ids.
+// TestTraces runs failures that other limiters had, by their ids.
 func TestTraces(t *testing.T) {
 	for _, c := range []struct {
 		id    string
@@ -101,11 +101,11 @@ func TestTraces(t *testing.T) {
 		{"REL-05 sliding_window", sliding(10, 3_600_000), []step{{0, 1, 50, 10, unsaid, unsaid}}},
 		{"CST-03 sliding_window", sliding(100, 60_000), []step{{6000, 10, 11, 10, unsaid, unsaid}}},
 		{"CST-03 fixed_window", fixed(100, 60_000), []step{{6000, 10, 11, 10, unsaid, unsaid}}},
-		{"design §16 INCR by 1", sliding(100, 60_000), []step{{0, 10, 91, 10, 0, unsaid}}},
-		{"design §16 retry in this window", sliding(100, 60_000), []step{
+		{"a window counts costs, not checks", sliding(100, 60_000), []step{{0, 10, 91, 10, 0, unsaid}}},
+		{"retry in this window", sliding(100, 60_000), []step{
 			{0, 100, 1, 1, 0, unsaid}, {63_000, 5, 1, 1, 0, unsaid}, {63_000, 1, 1, 0, 0, 600},
 		}},
-		{"design §16 retry in the next", sliding(10, 60_000), []step{{30_000, 10, 1, 1, 0, unsaid}, {30_000, 1, 1, 0, 0, 36_000}}},
+		{"retry in the next window", sliding(10, 60_000), []step{{30_000, 10, 1, 1, 0, unsaid}, {30_000, 1, 1, 0, 0, 36_000}}},
 	} {
 		t.Run(c.id, func(t *testing.T) {
 			r := rig{}
@@ -133,8 +133,8 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// TestResetMS_designExample is the example of design §4.
-func TestResetMS_designExample(t *testing.T) {
+// TestResetMS_ofWhatIsMissing: 59 tokens at 100 a second are 590 ms.
+func TestResetMS_ofWhatIsMissing(t *testing.T) {
 	r := rig{}
 	a := r.take(perSecond(100, 1, 200), 0, 59)
 	equal(t, "remaining", a.remaining, 141)

@@ -65,7 +65,7 @@ func timed(t testing.TB, c sim.Config) *sim.Result {
 	return r
 }
 
-// goal is a number to reach, of the design's page.
+// goal is a number to reach.
 type goal struct {
 	scenario, what string
 	of             func(*sim.Result) float64
