@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/tallygate/tallygate/internal/spelling"
 )
 
 // report gathers the problems of one rule or override.
@@ -114,39 +116,17 @@ func clip(s string) string {
 }
 
 // nearest returns the known word that a misspelt one most likely stands for, or
-// "" if none is near.
+// "" if none is near. Longer than any field's name is near none.
 func nearest(word string, known []string) string {
+	const longest = 64
 	best, bestDistance := "", 3
 	for _, k := range known {
-		if d := distance(word, k); d < bestDistance && d < len(k) {
+		if len(word) > longest || len(k) > longest {
+			continue // not measured: that would take long
+		}
+		if d := spelling.Distance(word, k); d < bestDistance && d < len(k) {
 			best, bestDistance = k, d
 		}
 	}
 	return best
-}
-
-// distance counts the edits (insert, delete, replace) between two short words;
-// it gives up at words longer than any field's name.
-func distance(a, b string) int {
-	const longest = 64
-	if len(a) > longest || len(b) > longest {
-		return longest
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replace := diagonal
-			if a[i] != b[j] {
-				replace++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replace, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"maps"
 	"slices"
+
+	"github.com/tallygate/tallygate/internal/spelling"
 )
 
 // didYouMean returns `; did you mean "x"?` for the known word closest to word, or
@@ -10,7 +12,7 @@ import (
 func didYouMean(word string, known []string) string {
 	best, closest := "", max(2, len(word)/4)+1
 	for _, k := range known {
-		if d := distance(word, k); d < closest {
+		if d := spelling.Distance(word, k); d < closest {
 			best, closest = k, d
 		}
 	}
@@ -18,27 +20,6 @@ func didYouMean(word string, known []string) string {
 		return ""
 	}
 	return `; did you mean "` + best + `"?`
-}
-
-// distance is the number of letters to change, add or drop to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // keys returns the keys of m in order.

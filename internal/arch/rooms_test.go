@@ -23,13 +23,14 @@ func rooms() []namedRoom {
 		{"identity", room{}},
 		{"internal/keyed", room{}},
 		{"internal/headers", room{}},
+		{"internal/spelling", room{}},
 		{"internal/load", room{outside: []string{"github.com/HdrHistogram/hdrhistogram-go"}}},
 		{"internal/algorithm", room{house: []string{"limit"}}},
 
 		// The contracts, and what stands on them alone.
 		{"store", room{house: []string{"limit", "internal/algorithm", "internal/keyed"}}},
 		{"internal/pod", room{house: []string{"limit", "store", "internal/keyed"}}},
-		{"rules", room{house: []string{"limit", "identity"}}},
+		{"rules", room{house: []string{"limit", "identity", "internal/spelling"}}},
 		{"rules/yaml", room{house: []string{"rules", "limit"}, outside: []string{"github.com/goccy/go-yaml"}}},
 		{"storetest", room{house: []string{"limit", "store"}}},
 		{"storetest/history", room{house: []string{"limit", "store", "storetest"}, outside: []string{"github.com/anishathalye/porcupine"}}},
@@ -50,7 +51,7 @@ func rooms() []namedRoom {
 		{"internal/sim/scenarios", room{}},
 
 		{"cmd/tallygate", room{
-			house: []string{root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/server", "internal/sim", "internal/sim/scenario", "internal/sim/scenarios"},
+			house: []string{root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/server", "internal/sim", "internal/sim/scenario", "internal/sim/scenarios", "internal/spelling"},
 			outside: []string{
 				"github.com/goccy/go-yaml",
 				"github.com/knadh/koanf/v2",

@@ -33,25 +33,13 @@ func NewAdmin(config AdminConfig) (*Admin, error) {
 	if config.Metrics == nil {
 		return nil, errors.New("server: AdminConfig.Metrics is required")
 	}
-	log := config.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", config.Metrics)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`{"status":"ok"}` + "\n")) // the client is gone if this fails
 	})
-	return &Admin{http: &http.Server{
-		Handler:           mux,
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}}, nil
+	return &Admin{http: newHTTP(mux, config.Log)}, nil
 }
 
 // adminFinish is how long requests under way may take when the server stops: less

@@ -111,12 +111,18 @@ func New(config Config) (*Server, error) {
 		s.finish = 10 * time.Second
 	}
 	s.exchanges.New = func() any { return &exchange{body: make([]byte, 0, firstBody)} }
-	log := config.Log
+	s.http = newHTTP(s.Handler(), config.Log)
+	return s, nil
+}
+
+// newHTTP is net/http's server with the bounds that hold on every port. What it has
+// to say goes to log, which may be nil.
+func newHTTP(h http.Handler, log *slog.Logger) *http.Server {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s.http = &http.Server{
-		Handler:           s.Handler(),
+	return &http.Server{
+		Handler:           h,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
@@ -124,7 +130,6 @@ func New(config Config) (*Server, error) {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
-	return s, nil
 }
 
 // Handler returns all endpoints, without a listener.
