@@ -98,11 +98,8 @@ func (p *Pod) schedule(now int64, ops []store.Op, terms []Terms, bits uint32) {
 
 // tells is the op that tells the store what was counted, if anything was.
 func (p *Pod) tells(e *ending) (store.Op, bool) {
-	hash := p.buckets.Hash(keyed.Name(e.bucket))
-	mask := p.buckets.Bit(hash)
-	p.buckets.Lock(mask)
+	b, mask := p.lockOne(e.bucket)
 	defer p.buckets.Unlock(mask)
-	b := p.buckets.GetLocked(hash, keyed.Name(e.bucket))
 	if b == nil {
 		return store.Op{}, false
 	}

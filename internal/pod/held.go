@@ -1,18 +1,14 @@
 package pod
 
 import (
-	"github.com/tallygate/tallygate/internal/keyed"
 	"github.com/tallygate/tallygate/store"
 )
 
 // Held returns the tokens of a bucket that the pod has paid for and not spent,
 // those included that have ended and wait to go back. It is for figures.
 func (p *Pod) Held(name store.Bucket) (tokens int64) {
-	hash := p.buckets.Hash(keyed.Name(name))
-	mask := p.buckets.Bit(hash)
-	p.buckets.Lock(mask)
+	b, mask := p.lockOne(name)
 	defer p.buckets.Unlock(mask)
-	b := p.buckets.GetLocked(hash, keyed.Name(name))
 	if b == nil {
 		return 0
 	}

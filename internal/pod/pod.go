@@ -172,6 +172,14 @@ func (p *Pod) lock(ops []store.Op) (mask uint64, hashes [store.MaxOps]uint64) {
 	return mask, hashes
 }
 
+// lockOne locks one bucket's shard and returns what is remembered of it, or nil.
+func (p *Pod) lockOne(name store.Bucket) (b *bucket, mask uint64) {
+	hash := p.buckets.Hash(keyed.Name(name))
+	mask = p.buckets.Bit(hash)
+	p.buckets.Lock(mask)
+	return p.buckets.GetLocked(hash, keyed.Name(name)), mask
+}
+
 // entry returns the bucket's entry, made if there is room: a bucket without one
 // takes the exact path.
 func (p *Pod) entry(now int64, hash uint64, op *store.Op) *bucket {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tallygate/tallygate/internal/keyed"
 	"github.com/tallygate/tallygate/limit"
 	"github.com/tallygate/tallygate/store"
 )
@@ -85,11 +84,8 @@ func (p *Pod) due(now int64, ops []store.Op, ends []ending, all bool) []*Call {
 // returns is the op that tells the store what became of a bucket's leases, if
 // something is to go back.
 func (p *Pod) returns(now int64, e *ending, all bool) (store.Op, bool) {
-	hash := p.buckets.Hash(keyed.Name(e.bucket))
-	mask := p.buckets.Bit(hash)
-	p.buckets.Lock(mask)
+	b, mask := p.lockOne(e.bucket)
 	defer p.buckets.Unlock(mask)
-	b := p.buckets.GetLocked(hash, keyed.Name(e.bucket))
 	if b == nil {
 		return store.Op{}, false
 	}
