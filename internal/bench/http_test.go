@@ -59,7 +59,7 @@ func growth() rules.Set {
 	return rules.Set{Rules: []rules.Rule{rule("growth-global", "plan", "growth"), rule("labels-route", "route", "POST /v1/labels")}}
 }
 
-func limiter(t *testing.T) *tallygate.Limiter {
+func limiter(t testing.TB) *tallygate.Limiter {
 	t.Helper()
 	snapshot, problems := rules.Compile(nil, growth(), 1, time.Now())
 	if err := problems.Err(); err != nil {
