@@ -69,6 +69,8 @@ func sourceOf(s store.Source) Source {
 		return SourceAsync
 	case store.FromLocal:
 		return SourceLocal
+	case store.FromFallback:
+		return SourceFallback
 	case store.FromStore:
 	}
 	return SourceStore

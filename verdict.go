@@ -69,6 +69,8 @@ const (
 	SourcePreLimit  Source = "pre_limit"
 	SourceAsync     Source = "async"
 	SourceLocal     Source = "local"
+	SourceFallback  Source = "fallback"
+	SourceAllowlist Source = "allowlist"
 	SourceRule      Source = "rule"
 	SourceNone      Source = "none"
 )

@@ -1,6 +1,9 @@
 package store
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // ErrorKind sorts the reasons why a store did not answer.
 type ErrorKind uint8
@@ -37,6 +40,9 @@ type StoreError struct {
 	Sent bool
 	// Shard names the primary asked, if known.
 	Shard string
+	// Down is for how long the shard has been given up on: this call was not sent,
+	// nor were those before it. 0 while calls are still sent.
+	Down time.Duration
 	// Err is the cause.
 	Err error
 }

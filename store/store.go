@@ -77,6 +77,12 @@ type Op struct {
 	// NotFresh says that a missing bucket is not a full one: it starts with one
 	// Cost (sent as fresh = 0).
 	NotFresh bool
+	// Closed says that the op's rule fails closed: a store that may have forgotten
+	// spends of this bucket answers with an error instead.
+	Closed bool
+	// Replicas is how many replicas must have the spend before the answer counts, 0
+	// to MaxReplicas. A store without replicas ignores it.
+	Replicas int
 
 	// Cost is what must be there, in tokens: 0 to limit.MaxCost.
 	Cost int64
@@ -93,6 +99,9 @@ type Op struct {
 	// Receipt is what Undo undoes.
 	Receipt Receipt
 }
+
+// MaxReplicas is the largest number of replicas an op can wait for.
+const MaxReplicas = 5
 
 // MaxReports is the largest number of reports on one op: leases live in at most
 // two generations.
@@ -167,4 +176,6 @@ const (
 	FromAsync
 	// FromLocal is the count of this pod alone.
 	FromLocal
+	// FromFallback is what this pod counts with while the store does not answer.
+	FromFallback
 )
