@@ -24,6 +24,8 @@ type Limiter struct {
 	calls   storeCalls
 	// table is the store's table of buckets; nil unless it is in this process.
 	table memoryTable
+	// health is the store's; nil where it knows nothing of it.
+	health store.Healther
 	// pod answers from leases and remembered denials, in front of a store that is
 	// not in this process; nil without one.
 	pod *pod.Runner
@@ -42,6 +44,7 @@ func New(config Config) (*Limiter, error) {
 	}
 	l.scratch.New = func() any { return &scratch{stripe: l.meter.next()} }
 	l.table, _ = config.Store.(memoryTable)
+	l.health, _ = config.Store.(store.Healther)
 	if memory, ok := config.Store.(store.Appender); ok {
 		l.store = inProcess{memory}
 		return l, nil

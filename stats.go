@@ -131,7 +131,14 @@ type StoreStats struct {
 	// ClockKnown says whether there was one.
 	ClockOffset time.Duration
 	ClockKnown  bool
+	// Shards are the store's servers, where it knows of them, and LostUndos the
+	// buckets that stayed spent for a check that another slot denied.
+	Shards    []ShardStats
+	LostUndos int64
 }
+
+// ShardStats are the figures of one server of the store.
+type ShardStats = store.ShardHealth
 
 // LocalStats are the sizes of what a limiter holds.
 type LocalStats struct {
@@ -166,6 +173,10 @@ func (l *Limiter) Stats() Stats {
 	s := l.meter.stats()
 	s.Snapshot = SnapshotStats{Revision: v.snapshot.Revision(), Rules: len(v.snapshot.Rules()), Age: max(0, now.Sub(v.since))}
 	l.calls.stats(&s.Store)
+	if l.health != nil {
+		health := l.health.Health()
+		s.Store.Shards, s.Store.LostUndos = health.Shards, health.LostUndos
+	}
 	if l.table != nil {
 		t := l.table.Stats()
 		s.Local.Memory, s.Local.Buckets, s.Local.Overflowed = true, t.Buckets, t.Overflowed

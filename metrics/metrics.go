@@ -38,7 +38,7 @@ func storeCallOpts() prometheus.HistogramOpts {
 // metrics are all others.
 func metrics() []metric {
 	var all []metric
-	for _, list := range [][]metric{checks(), ofRules(), ofLeases(), ofStore(), ofPod()} {
+	for _, list := range [][]metric{checks(), ofRules(), ofLeases(), ofStore(), ofShards(), ofPod()} {
 		all = append(all, list...)
 	}
 	return all

@@ -39,9 +39,13 @@ func (s *Store) Audit(ctx context.Context) ([]Finding, error) {
 	var found []Finding
 	asked := 0
 	var last error
-	for shard, node := range s.client.Nodes() {
-		a := audit{shard: shard, node: node}
-		primary, err := a.isPrimary(ctx)
+	for _, h := range s.topology.shards() {
+		a := audit{shard: h.addr}
+		primary := false
+		var err error
+		if a.node, err = h.slow.node.ready(); err == nil {
+			primary, err = a.isPrimary(ctx)
+		}
 		if err != nil {
 			last = err
 			a.add("reachable", "", err.Error())

@@ -1,6 +1,8 @@
 package redisstore
 
 import (
+	"cmp"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -26,8 +28,16 @@ const (
 	// DefaultDeadline bounds a call; a gateway's request must not wait longer for
 	// its limiter than it would for a cache.
 	DefaultDeadline = 5 * time.Millisecond
-	// DefaultMaxInFlight bounds the calls that wait for the server at one time.
+	// DefaultMaxInFlight bounds the calls that wait for one server at one time.
 	DefaultMaxInFlight = 10_000
+	// DefaultBreakerFailures, in a row, end the asking of a shard, until a probe
+	// every DefaultProbeEvery finds it back.
+	DefaultBreakerFailures = 3
+	DefaultProbeEvery      = time.Second
+	// DefaultFailoverHold is how long rules that fail closed deny after a failover
+	// that lost spends, DefaultEmptyHold the longest after a loss of all.
+	DefaultFailoverHold = 2 * time.Second
+	DefaultEmptyHold    = time.Minute
 )
 
 // Timeouts of connections. They are not the deadline of a call: a caller leaves
@@ -36,9 +46,6 @@ const (
 	dialTimeout  = 200 * time.Millisecond
 	writeTimeout = 250 * time.Millisecond
 	keepAlive    = 250 * time.Millisecond
-	// refreshEvery is how often a cluster's slots are read anew, beside every
-	// redirection.
-	refreshEvery = 2 * time.Second
 )
 
 // Config says which server to use and how.
@@ -61,9 +68,26 @@ type Config struct {
 	// Deadline bounds every Take, all its groups and retries included. 0 means
 	// DefaultDeadline.
 	Deadline time.Duration
-	// MaxInFlight bounds the calls that wait for the server at one time; more are
+	// MaxInFlight bounds the calls that wait for one server at one time; more are
 	// refused as unavailable. 0 means DefaultMaxInFlight.
 	MaxInFlight int
+	// Pod is this pod's name, which no other pod may have: its beats tell what a
+	// shard lost. "" means one made up at random.
+	Pod string
+	// BreakerFailures is after how many failed calls a shard is not asked any more:
+	// in a row or, where BreakerWithin is above 0, within that time. Half of the
+	// last 20 do it too. 0 means DefaultBreakerFailures, the most is 100.
+	BreakerFailures int
+	BreakerWithin   time.Duration
+	// ProbeEvery is how often one call then finds out whether the shard is back,
+	// from 0.8 times it on. 0 means DefaultProbeEvery.
+	ProbeEvery time.Duration
+	// FailoverHold is how long rules that fail closed deny on a shard whose failover
+	// lost spends. EmptyHold is the longest that a shard that lost all its keys is
+	// not believed: rules that fail closed deny, and a bucket that is missing starts
+	// with one cost, each for the time in which its bucket fills. 0 means the
+	// defaults.
+	FailoverHold, EmptyHold time.Duration
 	// Log gets what an operator should know. nil means slog.Default.
 	Log *slog.Logger
 }
@@ -78,11 +102,27 @@ func (c *Config) validate() error {
 	if c.MaxInFlight < 0 {
 		return fmt.Errorf("redisstore: MaxInFlight %d is below 0", c.MaxInFlight)
 	}
-	if c.Deadline == 0 {
-		c.Deadline = DefaultDeadline
+	if c.BreakerFailures < 0 || c.BreakerFailures > 100 {
+		return fmt.Errorf("redisstore: BreakerFailures %d is not from 0 to 100", c.BreakerFailures)
 	}
-	if c.MaxInFlight == 0 {
-		c.MaxInFlight = DefaultMaxInFlight
+	for name, d := range map[string]time.Duration{
+		"BreakerWithin": c.BreakerWithin, "ProbeEvery": c.ProbeEvery, "FailoverHold": c.FailoverHold, "EmptyHold": c.EmptyHold,
+	} {
+		if d < 0 {
+			return fmt.Errorf("redisstore: %s %s is below 0", name, d)
+		}
+	}
+	if len(c.Pod) > maxPodName {
+		return fmt.Errorf("redisstore: Pod has %d bytes, more than %d", len(c.Pod), maxPodName)
+	}
+	c.Deadline = cmp.Or(c.Deadline, DefaultDeadline)
+	c.MaxInFlight = cmp.Or(c.MaxInFlight, DefaultMaxInFlight)
+	c.BreakerFailures = cmp.Or(c.BreakerFailures, DefaultBreakerFailures)
+	c.ProbeEvery = cmp.Or(c.ProbeEvery, DefaultProbeEvery)
+	c.FailoverHold = cmp.Or(c.FailoverHold, DefaultFailoverHold)
+	c.EmptyHold = cmp.Or(c.EmptyHold, DefaultEmptyHold)
+	if c.Pod == "" {
+		c.Pod = rand.Text()
 	}
 	if c.Log == nil {
 		c.Log = slog.Default()
@@ -99,9 +139,8 @@ func (c *Config) options() (rueidis.ClientOption, error) {
 		DisableRetry:      true,                          // a call whose reply was lost may have run
 		ClientSetInfo:     rueidis.DisableClientSetInfo,
 		ClientName:        "tallygate",
-		PipelineMultiplex: 1,
+		PipelineMultiplex: -1, // one connection: a lane's batches share it
 	}
-	o.ClusterOption.ShardsRefreshInterval = refreshEvery
 	u, err := url.Parse(c.URL)
 	if err != nil {
 		return o, fmt.Errorf("store URL: %w", withoutURL(err))

@@ -34,11 +34,11 @@ const (
 // one. It returns when ctx ends, and then may still have been heard.
 func (s *Store) Beat(ctx context.Context, pod string) (live int64, joined bool, err error) {
 	var told []int64
-	err = s.tell(ctx, pod, func() error {
-		keys, args := []string{membersKey}, []string{pod, strconv.FormatInt(podLife.Milliseconds(), 10)}
-		reply := s.client.Do(context.Background(), s.client.B().Evalsha().Sha1(s.members.sha).Numkeys(1).Key(keys...).Arg(args...).Build())
-		if code(reply.Error()) == "NOSCRIPT" { // a server that never saw it: nothing ran
-			reply = s.client.Do(context.Background(), s.client.B().Eval().Script(s.members.text).Numkeys(1).Key(keys...).Arg(args...).Build())
+	err = s.tell(ctx, pod, func(n *node) error {
+		script, life := members(), strconv.FormatInt(podLife.Milliseconds(), 10)
+		reply := n.do("EVALSHA", script.sha, "1", membersKey, pod, life)
+		if sort(reply.Error()) == noScript { // a server that never saw it: nothing ran
+			reply = n.do("EVAL", script.text, "1", membersKey, pod, life)
 		}
 		numbers, err := reply.AsIntSlice()
 		if err == nil && (len(numbers) != 2 || numbers[0] < 1) {
@@ -55,38 +55,50 @@ func (s *Store) Beat(ctx context.Context, pod string) (live int64, joined bool, 
 
 // Leave says that a pod ends: it no longer counts, at once.
 func (s *Store) Leave(ctx context.Context, pod string) error {
-	return s.tell(ctx, pod, func() error {
-		return s.client.Do(context.Background(), s.client.B().Zrem().Key(membersKey).Member(pod).Build()).Error()
-	})
+	return s.tell(ctx, pod, func(n *node) error { return n.do("ZREM", membersKey, pod).Error() })
 }
 
-// tell runs send, and returns its error or leaves it alone when ctx ends: the
-// client goes on past a context while it dials.
-func (s *Store) tell(ctx context.Context, pod string, send func() error) error {
+// maxTelling bounds the calls of tell under way.
+const maxTelling = 128
+
+// tell has send talk to the server that counts the pods, and returns its error or
+// leaves it alone when ctx ends: the client goes on past a context while it dials.
+func (s *Store) tell(ctx context.Context, pod string, send func(*node) error) error {
 	if pod == "" || len(pod) > maxPodName {
 		return &store.StoreError{Kind: store.Refused, Err: fmt.Errorf("the name of a pod has 1 to %d bytes, not %d", maxPodName, len(pod))}
+	}
+	h := s.topology.owner(Slot(membersKey))
+	if h == nil {
+		return &store.StoreError{Kind: store.Unavailable, Err: errNobody}
+	}
+	if down := h.down(); down > 0 {
+		return &store.StoreError{Kind: store.Unavailable, Shard: h.addr, Down: down, Err: errDown}
 	}
 	select {
 	case <-s.closed:
 		return &store.StoreError{Kind: store.Unavailable, Err: errClosed}
-	case s.inFlight <- struct{}{}:
+	case s.telling <- struct{}{}:
 	default:
-		return &store.StoreError{Kind: store.Unavailable, Err: errors.New("too many calls wait for the server")}
+		return &store.StoreError{Kind: store.Unavailable, Err: errQueue}
 	}
 	done := make(chan error, 1)
 	go func() {
-		err := send()
-		<-s.inFlight
-		done <- err
+		done <- send(h.slow.node)
+		<-s.telling
 	}()
 	select {
 	case err := <-done:
-		if err != nil {
-			return classify(err)
+		if err == nil {
+			return nil
 		}
-		return nil
+		o := outcome{class: sort(err), err: err}
+		o.sent = o.class == lost || o.class == wrong && code(err) == ""
+		if o.class != wrong {
+			s.topology.kick()
+		}
+		return o.failure(h.addr)
 	case <-ctx.Done():
-		return &store.StoreError{Kind: store.Timeout, Sent: true, Err: context.Cause(ctx)}
+		return &store.StoreError{Kind: store.Timeout, Sent: true, Shard: h.addr, Err: context.Cause(ctx)}
 	}
 }
 

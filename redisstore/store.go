@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,28 +16,28 @@ import (
 
 // Store is a store.Store on Redis. See the package comment.
 type Store struct {
-	conf   Config
-	client rueidis.Client
-	script script
-	// members is the script by which pods are counted.
-	members script
+	conf    Config
+	options rueidis.ClientOption
+	script  script
 	// bySlot says that buckets of different tags cannot be asked in one call.
-	bySlot bool
+	bySlot   bool
+	topology *topology
+	epoch    time.Time // of now
 
 	// offsetMS is the server's clock minus ours, as of the last time it mattered:
 	// it chooses the calendar windows that are offered to the script.
 	offsetMS atomic.Int64
-	inFlight chan struct{}
 	calls    sync.Pool // of *call
 	undoer   undoer
+	telling  chan struct{} // one taken by each call of who counts pods
 
 	closeOnce sync.Once
 	closed    chan struct{}
+	cancel    context.CancelFunc
+	work      sync.WaitGroup
 }
 
 var _ store.Store = (*Store)(nil)
-
-var errClosed = errors.New("the store is closed")
 
 // New connects to the servers of conf. It fails if none answers before ctx ends.
 func New(ctx context.Context, conf Config) (*Store, error) {
@@ -51,46 +52,74 @@ func newStore(ctx context.Context, conf Config, text script) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := connect(ctx, options)
-	if err != nil {
+	s := &Store{
+		conf:    conf,
+		options: options,
+		script:  text,
+		epoch:   time.Now(),
+		closed:  make(chan struct{}),
+		telling: make(chan struct{}, maxTelling),
+		undoer:  undoer{places: make(chan struct{}, maxUndos)},
+	}
+	s.topology = newTopology(s)
+	if err := s.connect(ctx); err != nil {
+		s.topology.close()
 		return nil, fmt.Errorf("redis at %v: %w", options.InitAddress, err)
 	}
-	s := &Store{
-		conf:     conf,
-		client:   client,
-		script:   text,
-		members:  members(),
-		bySlot:   client.Mode() == rueidis.ClientModeCluster,
-		inFlight: make(chan struct{}, conf.MaxInFlight),
-		closed:   make(chan struct{}),
-		undoer:   undoer{places: make(chan struct{}, maxUndos)},
+	ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.work.Go(func() { s.beats(ctx) })
+	s.work.Go(func() { s.watchMemory(ctx) })
+	if s.bySlot {
+		s.work.Go(func() { s.topology.follow(ctx) })
 	}
 	return s, nil
 }
 
-// connect is rueidis.NewClient that gives up when ctx ends.
-func connect(ctx context.Context, options rueidis.ClientOption) (rueidis.Client, error) {
-	type result struct {
-		client rueidis.Client
-		err    error
+// connect finds out what the servers are: a cluster if one of them says so.
+func (s *Store) connect(ctx context.Context) error {
+	if s.options.Sentinel.MasterSet != "" {
+		return s.alone(s.options.Sentinel.MasterSet)
 	}
-	done := make(chan result, 1)
-	go func() {
-		client, err := rueidis.NewClient(options)
-		done <- result{client, err}
-	}()
-	select {
-	case r := <-done:
-		return r.client, r.err
-	case <-ctx.Done():
-		go func() {
-			if r := <-done; r.err == nil {
-				r.client.Close()
-			}
-		}()
-		return nil, ctx.Err()
+	var failed error
+	for _, addr := range s.options.InitAddress {
+		s.topology.seed(addr)
 	}
+	for _, addr := range s.options.InitAddress {
+		if ctx.Err() != nil {
+			return cmp.Or(failed, context.Cause(ctx))
+		}
+		v := ask(s.topology.seeds[addr])
+		switch {
+		case v.err == nil && len(v.ranges) == 0:
+			failed = errNoSlots
+		case v.err == nil:
+			s.bySlot = true
+			s.topology.adopt(v)
+			return nil
+		case len(s.options.InitAddress) == 1 && sort(v.err) == wrong && code(v.err) != "WRONGPASS" && code(v.err) != "NOAUTH":
+			// It is no cluster, or we may not ask.
+			return s.alone(addr)
+		default:
+			failed = v.err
+		}
+	}
+	return failed
 }
+
+// alone makes one server, or whatever the sentinels name, the only shard.
+func (s *Store) alone(addr string) error {
+	h := newShard(s, addr, addr, beat{tag: "0"})
+	s.topology.single = h
+	s.topology.forget(nil)
+	_, err := h.fast.node.ready()
+	return err
+}
+
+// errNoSlots is of a cluster that is being made.
+var errNoSlots = errors.New("CLUSTERDOWN nobody has slots yet")
+
+// now is a monotonic clock, in ns.
+func (s *Store) now() int64 { return int64(time.Since(s.epoch)) }
 
 // Take implements store.Store.
 func (s *Store) Take(ctx context.Context, ops []store.Op) ([]store.Grant, error) {
@@ -99,6 +128,11 @@ func (s *Store) Take(ctx context.Context, ops []store.Op) ([]store.Grant, error)
 	}
 	if len(ops) == 0 {
 		return nil, nil
+	}
+	select {
+	case <-s.closed:
+		return nil, &store.StoreError{Kind: store.Unavailable, Err: errClosed}
+	default:
 	}
 	deadline := time.Now().Add(s.conf.Deadline)
 	if !s.bySlot || sameTag(ops) {
@@ -125,7 +159,12 @@ func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		s.undoer.stop()
 		close(s.closed)
-		s.client.Close()
+		s.cancel()
+		s.topology.close()
+		s.work.Wait()
+		for range maxTelling {
+			s.telling <- struct{}{} // nobody tells any more
+		}
 	})
 	return nil
 }

@@ -13,6 +13,8 @@ const (
 	flagEdges    = 8
 	flagReports  = 16
 	flagReceipt  = 32
+
+	flagsAt = 2 // where an op's flags stand in its argument
 )
 
 // appendUint appends the low bytes of v, least significant first.
@@ -107,6 +109,6 @@ func flagsOf(op *store.Op) byte {
 // Wire returns the call Take would make of ops, all of one key: the script's
 // name, its keys and its arguments. It is for measuring what Redis alone does.
 func (s *Store) Wire(ops []store.Op) (sha string, keys, args []string) {
-	c := s.newCall(ops, 0)
+	c := s.newCall(ops, 0, nil)
 	return s.script.sha, c.keys, c.args
 }

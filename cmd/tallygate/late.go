@@ -25,6 +25,7 @@ const (
 // openStore is a store that counts pods and can be closed.
 type openStore interface {
 	store.Store
+	store.Healther
 	redisstore.Beater
 	Close() error
 }
@@ -33,6 +34,7 @@ type openStore interface {
 // store is away must answer what its open rules allow, not fail to start. Its
 // goroutine, if there is one, ends with Close.
 type lateStore struct {
+	since  time.Time // of the first attempt
 	open   atomic.Pointer[openStore]
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -45,7 +47,7 @@ var errAway = errors.New("the store could not be reached since the start")
 // the background; any other error, such as a wrong password, is returned.
 func connect(ctx context.Context, log *slog.Logger, open func(context.Context) (openStore, error)) (*lateStore, error) {
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	l := &lateStore{cancel: cancel, done: make(chan struct{})}
+	l := &lateStore{since: time.Now(), cancel: cancel, done: make(chan struct{})}
 	err := l.try(ctx, firstConnect, open)
 	if err == nil {
 		close(l.done)
@@ -129,11 +131,20 @@ func (l *lateStore) Leave(ctx context.Context, pod string) error {
 	return s.Leave(ctx, pod)
 }
 
+// Health implements store.Healther.
+func (l *lateStore) Health() store.Health {
+	s, err := l.get()
+	if err != nil {
+		return store.Health{}
+	}
+	return s.Health()
+}
+
 // get returns the store once it is there.
 func (l *lateStore) get() (openStore, error) {
 	s := l.open.Load()
 	if s == nil {
-		return nil, &store.StoreError{Kind: store.Unavailable, Err: errAway}
+		return nil, &store.StoreError{Kind: store.Unavailable, Down: time.Since(l.since), Err: errAway}
 	}
 	return *s, nil
 }

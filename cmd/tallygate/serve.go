@@ -65,7 +65,7 @@ func (m *Main) serve(ctx context.Context, v *values, stdout, stderr io.Writer) (
 	}
 	defer func() { err = errors.Join(err, watcher.Close()) }()
 
-	counts, closer, err := m.openStore(ctx, v, log)
+	counts, closer, err := m.openStore(ctx, v, pod, log)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}

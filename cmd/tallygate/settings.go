@@ -46,6 +46,11 @@ func settings() []setting {
 
 		{name: "store", fallback: "memory", flag: serving, valid: storeURL, help: "where the counts are: memory, redis://h1:p,h2:p, rediss://…, redis+sentinel://h1,h2/master"},
 		{name: "store-deadline", fallback: "5ms", flag: serving, valid: durationWithin(time.Millisecond, 10*time.Second), help: "how long one check may wait for the store"},
+		{name: "breaker-failures", fallback: "3", flag: serving, valid: wholeWithin(1, 100), help: "after how many failed calls in a row a shard of the store is not asked any more"},
+		{name: "breaker-within", fallback: "0s", flag: serving, valid: durationWithin(0, 10*time.Minute), help: "count failures within this time, successes between or not; 0 counts those in a row"},
+		{name: "probe-every", fallback: "1s", flag: serving, valid: durationWithin(100*time.Millisecond, 10*time.Minute), help: "how often one call finds out whether that shard is back"},
+		{name: "failover-hold", fallback: "2s", flag: serving, valid: durationWithin(time.Millisecond, time.Hour), help: "how long closed rules deny after a failover that lost spends"},
+		{name: "empty-hold", fallback: "1m", flag: serving, valid: durationWithin(time.Millisecond, time.Hour), help: "how long at most a shard that lost all its keys is not believed"},
 		{name: "store-username", flag: serving, help: "user name at the store"},
 		{name: "store-password", secret: true, flag: nowhere, help: "password at the store"},
 		{name: "store-password-file", flag: serving, help: "file with the password at the store"},

@@ -15,7 +15,7 @@ import (
 )
 
 // openStore opens the store of the settings and returns how to close it.
-func (m *Main) openStore(ctx context.Context, v *values, log *slog.Logger) (store.Store, io.Closer, error) {
+func (m *Main) openStore(ctx context.Context, v *values, pod string, log *slog.Logger) (store.Store, io.Closer, error) {
 	if v.String("store") == "memory" {
 		memory := store.NewMemoryStore(store.MemoryConfig{MaxBuckets: v.Int("max-buckets"), Now: m.now})
 		return memory, io.NopCloser(nil), nil
@@ -31,7 +31,15 @@ func (m *Main) openStore(ctx context.Context, v *values, log *slog.Logger) (stor
 		TLS:      secure,
 		Tags:     identity.NewHasher([]byte(v.String("key-hash"))),
 		Deadline: v.Duration("store-deadline"),
-		Log:      log,
+		Pod:      pod,
+
+		BreakerFailures: v.Int("breaker-failures"),
+		BreakerWithin:   v.Duration("breaker-within"),
+		ProbeEvery:      v.Duration("probe-every"),
+		FailoverHold:    v.Duration("failover-hold"),
+		EmptyHold:       v.Duration("empty-hold"),
+
+		Log: log,
 	}
 	if v.Bool("plain-identities") {
 		conf.Tags = identity.Plain{}

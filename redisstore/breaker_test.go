@@ -1,0 +1,148 @@
+package redisstore
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+const second = int64(time.Second)
+
+func newBreaker() *breaker { return &breaker{failures: 3, probeEvery: time.Second} }
+
+// fail makes n calls without an answer at a time.
+func (b *breaker) fail(now int64, n int) (opened int) {
+	for range n {
+		if b.failure(now, sends, 0) {
+			opened++
+		}
+	}
+	return opened
+}
+
+func TestBreaker_opens(t *testing.T) {
+	for name, row := range map[string]struct {
+		outcomes string // a: answer, x: none
+		opens    bool
+	}{
+		"two in a row":                    {"xx", false},
+		"three in a row":                  {"xxx", true},
+		"three with an answer between":    {"xxaxx", false},
+		"half of twenty":                  {"xaxaxaxaxaxaxaxaxaxax", true},
+		"half of nineteen":                {"xaxaxaxaxaxaxaxaxax", false},
+		"nine of twenty":                  {"aaxaxaxaxaxaxaxaxaxa", false},
+		"older than twenty do not count":  {"xaxaxaxaxaxaxaxaxa" + "aaaa" + "xa", false},
+		"answers never open it":           {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false},
+		"one of twenty, for as long as …": {"aaaaaaaaaaaaaaaaaaaxaaaaaaaaaaaaaaaaaaax", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBreaker()
+			for i, o := range row.outcomes {
+				if o == 'a' {
+					b.success(sends)
+				} else {
+					b.failure(int64(i), sends, 0)
+				}
+			}
+			if b.open != row.opens {
+				t.Errorf("open = %v, want %v", b.open, row.opens)
+			}
+		})
+	}
+}
+
+func TestBreaker_within(t *testing.T) {
+	b := &breaker{failures: 5, within: 10 * time.Second, probeEvery: 30 * time.Second}
+	for i := range int64(20) {
+		b.failure(i*4*second, sends, 0) // four within 10 s at most
+		b.success(sends)
+		b.success(sends)
+	}
+	if b.open {
+		t.Error("it opened by failures that are far apart")
+	}
+	at := 100 * second
+	for i := range int64(5) {
+		b.failure(at+i*second, sends, 0)
+		b.success(sends)
+		b.success(sends)
+	}
+	if !b.open {
+		t.Error("five within 10 s did not open it")
+	}
+}
+
+func TestBreaker_probe(t *testing.T) {
+	b := newBreaker()
+	b.fail(0, 3)
+	for _, step := range []struct {
+		at   int64
+		want permit
+	}{{0, refused}, {799e6, refused}, {800e6, probes}, {800e6, refused}, {5 * second, refused}} {
+		if got := b.ask(step.at); got != step.want {
+			t.Fatalf("at %d ms: %d, want %d", step.at/1e6, got, step.want)
+		}
+	}
+	// Answers of calls sent before do not close it, nor do their failures count.
+	if b.success(sends) || !b.open {
+		t.Error("an answer to an old call closed it")
+	}
+	b.fail(5*second, 10)
+	if b.ask(5*second) != refused {
+		t.Error("a second probe beside the first")
+	}
+	b.failure(5*second, probes, 1)
+	if b.ask(6*second-1) != refused || b.ask(6*second) != probes {
+		t.Error("the pause after a failed probe is not one second by full chance")
+	}
+	if !b.success(probes) || b.open || b.down(7*second) != 0 {
+		t.Error("an answered probe does not close it")
+	}
+	if b.fail(7*second, 2) != 0 || b.fail(7*second, 1) != 1 {
+		t.Error("once closed it must take three failures again")
+	}
+}
+
+// TestBreaker_properties: whatever happens, there is one probe at a time and at most
+// one in 0.8 s, down counts from when it opened, and an answered probe closes it.
+func TestBreaker_properties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := newBreaker()
+		now, last, probing := int64(0), -10*second, false
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			now += rapid.Int64Range(0, 400e6).Draw(t, "later")
+			was, since := b.open, b.sinceNS
+			p := b.ask(now)
+			switch {
+			case p == sends && was, p == probes && !was:
+				t.Fatalf("open %v: %d", was, p)
+			case p == probes && (probing || now-last < 800e6):
+				t.Fatalf("a probe %d ms after the last, which is out: %v", (now-last)/1e6, probing)
+			}
+			if p == probes {
+				probing = true
+			}
+			if down := b.down(now); was && down < time.Duration(now-since) || !was && down != 0 {
+				t.Fatalf("down for %s, open %v since %d", down, was, since)
+			}
+			chance := rapid.Float64Range(0, 1).Draw(t, "chance")
+			switch outcome := rapid.IntRange(0, 3).Draw(t, "outcome"); {
+			case probing && outcome == 0:
+				b.failure(now, probes, chance)
+				probing, last = false, now
+			case probing && outcome == 1:
+				if !b.success(probes) || b.open {
+					t.Fatal("an answered probe did not close it")
+				}
+				probing = false
+			case p == sends && outcome <= 1:
+				if b.failure(now, sends, chance) {
+					last = now
+				}
+			case p == sends:
+				b.success(sends)
+			}
+		}
+	})
+}

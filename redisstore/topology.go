@@ -1,0 +1,407 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+const (
+	// refreshEvery is how often a cluster is asked who owns which slots, and
+	// refreshDown how often while a shard does not answer.
+	refreshEvery = 2 * time.Second
+	refreshDown  = 400 * time.Millisecond
+	// refreshGap is the least time between two questions, however many redirections
+	// ask for one.
+	refreshGap = 100 * time.Millisecond
+	// refreshWithin bounds one question, and refreshAsk how many servers get it: the
+	// view with the latest epoch counts.
+	refreshWithin = 300 * time.Millisecond
+	refreshAsk    = 3
+)
+
+// topology knows which shard owns a slot. A cluster is asked from time to time, and
+// whenever something says that it has changed; anything else is one shard.
+type topology struct {
+	store *Store
+	// single is the one shard of what is no cluster.
+	single *shard
+	owners [slots]atomic.Pointer[shard]
+	kicked chan struct{}
+
+	mu      sync.Mutex // guards what follows
+	known   map[string]*shard
+	retired []*shard
+	// seeds are servers that own no slots: replicas, and what the settings name.
+	seeds map[string]*node
+	epoch int64
+}
+
+func newTopology(s *Store) *topology {
+	return &topology{store: s, kicked: make(chan struct{}, 1), known: map[string]*shard{}, seeds: map[string]*node{}}
+}
+
+// owner returns the shard of a slot; nil where nobody is known to have it.
+func (t *topology) owner(slot int) *shard {
+	if t.single != nil {
+		return t.single
+	}
+	return t.owners[slot].Load()
+}
+
+// shards returns all that own slots.
+func (t *topology) shards() []*shard {
+	if t.single != nil {
+		return []*shard{t.single}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.SortedFunc(maps.Values(t.known), func(a, b *shard) int { return cmp.Compare(a.addr, b.addr) })
+}
+
+// kick asks for a refresh soon.
+func (t *topology) kick() {
+	if t.single != nil {
+		return
+	}
+	select {
+	case t.kicked <- struct{}{}:
+	default:
+	}
+}
+
+// moved takes in a redirection of a slot for good, and returns where to.
+func (t *topology) moved(slot int, addr string) *shard {
+	h := t.at(addr)
+	t.owners[slot].Store(h)
+	t.kick()
+	return h
+}
+
+// at returns the shard at an address. One that is not known yet gets its name with
+// the next refresh.
+func (t *topology) at(addr string) *shard {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, h := range t.known {
+		if h.addr == addr {
+			return h
+		}
+	}
+	h := newShard(t.store, addr, addr, beat{})
+	t.known[addr] = h
+	return h
+}
+
+// follow refreshes until ctx ends.
+func (t *topology) follow(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		every := refreshEvery
+		if slices.ContainsFunc(t.shards(), func(h *shard) bool { return h.down() > 0 }) {
+			every = refreshDown
+		}
+		timer.Reset(every/2 + time.Duration(rand.Int64N(int64(every)/2))) //nolint:gosec // spreads pods
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-t.kicked:
+		}
+		if err := t.refresh(); err != nil {
+			t.store.conf.Log.Debug("the cluster could not be asked for its slots", "error", err)
+		}
+		t.sweep()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(refreshGap):
+		}
+	}
+}
+
+// view is what one server says of the cluster.
+type view struct {
+	ranges []slotRange
+	epoch  int64
+	err    error
+}
+
+type slotRange struct {
+	from, to int
+	id, addr string
+	replicas []string
+}
+
+// refresh asks a few servers side by side and takes the view with the latest epoch:
+// one that is cut off still believes what was.
+func (t *topology) refresh() error {
+	nodes := t.candidates()
+	views := make(chan view, len(nodes))
+	for _, n := range nodes {
+		t.store.work.Go(func() { views <- ask(n) })
+	}
+	timeout := time.NewTimer(refreshWithin)
+	defer timeout.Stop()
+	var best view
+	for range nodes {
+		select {
+		case v := <-views:
+			if best.ranges == nil || v.err == nil && v.epoch > best.epoch {
+				best = v
+			}
+			continue
+		case <-timeout.C:
+		}
+		break
+	}
+	if best.ranges == nil {
+		return cmp.Or(best.err, context.DeadlineExceeded)
+	}
+	t.adopt(best)
+	return nil
+}
+
+// candidates are the servers to ask now: those that answer first, in any order.
+func (t *topology) candidates() []*node {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var up, rest []*node
+	for _, h := range t.known {
+		if h.down() == 0 {
+			up = append(up, h.slow.node)
+		} else {
+			rest = append(rest, h.slow.node)
+		}
+	}
+	for _, n := range t.seeds {
+		rest = append(rest, n)
+	}
+	shuffle(up)
+	shuffle(rest)
+	list := append(up, rest...)
+	return list[:min(len(list), refreshAsk)]
+}
+
+func shuffle(nodes []*node) {
+	rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] }) //nolint:gosec // spreads load
+}
+
+// ask reads one server's view.
+func ask(n *node) view {
+	client, err := n.ready()
+	if err != nil {
+		return view{err: err}
+	}
+	results := client.DoMulti(context.Background(), client.B().ClusterSlots().Build(), client.B().ClusterInfo().Build())
+	ranges, err := parseSlots(results[0], n.addr)
+	if err != nil {
+		return view{err: err}
+	}
+	// Without the right to read it all views are of one age.
+	info, _ := results[1].ToString()
+	epoch, _ := strconv.ParseInt(field(info, "cluster_current_epoch"), 10, 64)
+	return view{ranges: ranges, epoch: epoch}
+}
+
+// parseSlots reads the answer to CLUSTER SLOTS. asked is who gave it, which it may
+// name by an empty host.
+func parseSlots(result rueidis.RedisResult, asked string) ([]slotRange, error) {
+	rows, err := result.ToArray()
+	if err != nil {
+		return nil, err
+	}
+	list := make([]slotRange, 0, len(rows))
+	for _, row := range rows {
+		parts, err := row.ToArray()
+		if err != nil || len(parts) < 3 {
+			return nil, fmt.Errorf("slots: %w", cmp.Or(err, errReply))
+		}
+		from, err1 := parts[0].AsInt64()
+		to, err2 := parts[1].AsInt64()
+		if err := cmp.Or(err1, err2); err != nil || from < 0 || from > to || to >= slots {
+			return nil, fmt.Errorf("slots %d to %d: %w", from, to, cmp.Or(err, errReply))
+		}
+		r := slotRange{from: int(from), to: int(to)}
+		for i, p := range parts[2:] {
+			addr, id, err := parseNode(p, asked)
+			if err != nil {
+				return nil, err
+			}
+			if i == 0 {
+				r.addr, r.id = addr, id
+			} else {
+				r.replicas = append(r.replicas, addr)
+			}
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+func parseNode(m rueidis.RedisMessage, asked string) (addr, id string, err error) {
+	words, err := m.ToArray()
+	if err != nil || len(words) < 3 {
+		return "", "", fmt.Errorf("a node of slots: %w", cmp.Or(err, errReply))
+	}
+	host, _ := words[0].ToString() // null where the server does not know its own
+	port, err1 := words[1].AsInt64()
+	id, err2 := words[2].ToString()
+	if err := cmp.Or(err1, err2); err != nil {
+		return "", "", fmt.Errorf("a node of slots: %w", err)
+	}
+	return address(net.JoinHostPort(host, strconv.FormatInt(port, 10)), asked), id, nil
+}
+
+// address completes an address whose host is empty: it is that of who said it.
+func address(addr, asked string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || host != "" && host != "?" {
+		return addr
+	}
+	host, _, _ = net.SplitHostPort(asked)
+	return net.JoinHostPort(host, port)
+}
+
+// adopt makes a view the one that counts, unless it is older than that.
+func (t *topology) adopt(v view) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if v.epoch < t.epoch {
+		return
+	}
+	t.epoch = v.epoch
+	old := t.known
+	beats := inherited(old, v.ranges)
+	t.known = make(map[string]*shard, len(old))
+	servers := map[string]bool{}
+	for _, r := range v.ranges {
+		servers[r.addr] = true
+		h := t.known[r.id]
+		if h == nil {
+			if h = old[r.id]; h == nil || h.addr != r.addr {
+				h = newShard(t.store, r.id, r.addr, beats[r.id])
+			}
+			t.known[r.id] = h
+		}
+		for slot := r.from; slot <= r.to; slot++ {
+			t.owners[slot].Store(h)
+		}
+		for _, addr := range r.replicas {
+			servers[addr] = true
+			t.seed(addr)
+		}
+	}
+	for id, h := range old {
+		if t.known[id] != h {
+			t.retired = append(t.retired, h)
+		}
+	}
+	for _, h := range t.known {
+		h.mark(t)
+	}
+	t.forget(servers)
+}
+
+// inherited returns, by the ids of those who own the slots now, the beats of the
+// shards that owned them before.
+func inherited(old map[string]*shard, ranges []slotRange) map[string]beat {
+	beats := map[string]beat{}
+	for id, h := range old {
+		h.mu.Lock()
+		marks := h.marks
+		h.mu.Unlock()
+		if marks.tag == "" {
+			continue
+		}
+		slot := Slot(marks.tag)
+		for _, r := range ranges {
+			if r.from <= slot && slot <= r.to && r.id != id {
+				beats[r.id] = marks
+			}
+		}
+	}
+	return beats
+}
+
+// mark gives a shard a tag of a slot of its own for its beat, where the one it has
+// is not (any more). The topology's mu is held.
+func (h *shard) mark(t *topology) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.marks.tag != "" && t.owners[Slot(h.marks.tag)].Load() == h {
+		return
+	}
+	h.marks = beat{}
+	// With a handful of primaries one of the first tags is ours; a primary with next
+	// to no slots may have none of them, and then goes without.
+	for i := range slots {
+		tag := strconv.Itoa(i)
+		if t.owners[Slot(tag)].Load() == h {
+			h.marks.tag = tag
+			return
+		}
+	}
+}
+
+// seed remembers a server to ask that owns no slots.
+func (t *topology) seed(addr string) {
+	if t.seeds[addr] == nil {
+		t.seeds[addr] = newNode(t.store.options, addr)
+	}
+}
+
+// forget drops seeds that are no part of the cluster. Those that the settings name
+// stay as long as there is one.
+func (t *topology) forget(servers map[string]bool) {
+	for addr, n := range t.seeds {
+		if !servers[addr] && (t.single != nil || !slices.Contains(t.store.options.InitAddress, addr)) {
+			delete(t.seeds, addr)
+			n.close()
+		}
+	}
+}
+
+// sweep closes the shards that own nothing any more, when nothing is under way there.
+func (t *topology) sweep() {
+	t.mu.Lock()
+	var idle []*shard
+	t.retired = slices.DeleteFunc(t.retired, func(h *shard) bool {
+		if h.idle() {
+			idle = append(idle, h)
+			return true
+		}
+		return false
+	})
+	t.mu.Unlock()
+	for _, h := range idle {
+		h.close()
+	}
+}
+
+func (t *topology) close() {
+	t.mu.Lock()
+	list := slices.Concat(slices.Collect(maps.Values(t.known)), t.retired)
+	seeds := slices.Collect(maps.Values(t.seeds))
+	if t.single != nil {
+		list = append(list, t.single)
+	}
+	t.mu.Unlock()
+	for _, h := range list {
+		h.close()
+	}
+	for _, n := range seeds {
+		n.close()
+	}
+}
