@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/tallygate/tallygate/internal/breaker"
 )
 
 const (
@@ -31,16 +33,16 @@ type beat struct {
 func (b *beat) key(pod string) string { return "tg:beat:{" + b.tag + "}:" + pod }
 
 // judge says what is known from the number read, or from its absence.
-func (b *beat) judge(now, read int64, found bool) finding {
+func (b *beat) judge(now, read int64, found bool) breaker.Finding {
 	switch {
 	case b.acked == 0 || now-b.ackedNS >= int64(beatLife):
-		return current // nothing is known to be missing
+		return breaker.Current // nothing is known to be missing
 	case !found:
-		return empty
+		return breaker.Empty
 	case read < b.acked:
-		return behind
+		return breaker.Behind
 	default:
-		return current
+		return breaker.Current
 	}
 }
 

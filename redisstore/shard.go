@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/tallygate/tallygate/internal/breaker"
 	"github.com/tallygate/tallygate/store"
 )
 
@@ -32,8 +33,8 @@ type shard struct {
 	figures shardFigures
 
 	mu      sync.Mutex // guards what follows
-	breaker breaker
-	hold    hold
+	breaker breaker.Breaker
+	hold    breaker.Hold
 	marks   beat
 	// suspect says that the shard may have lost spends and its beat must be read
 	// before it is believed; dials is how many connections were made when it was.
@@ -53,8 +54,8 @@ func newShard(s *Store, id, addr string, marks beat) *shard {
 		store: s, id: id, addr: addr, marks: marks,
 		// One that follows another is not believed before its beat was read.
 		suspect: marks.acked > 0,
-		breaker: breaker{failures: s.conf.BreakerFailures, within: s.conf.BreakerWithin, probeEvery: s.conf.ProbeEvery},
-		hold:    hold{behindFor: s.conf.FailoverHold, emptyFor: s.conf.EmptyHold},
+		breaker: breaker.Breaker{Failures: s.conf.BreakerFailures, Within: s.conf.BreakerWithin, ProbeEvery: s.conf.ProbeEvery},
+		hold:    breaker.Hold{BehindFor: s.conf.FailoverHold, EmptyFor: s.conf.EmptyHold},
 	}
 	h.fast = &lane{shard: h, node: newNode(s.options, addr), workers: laneWorkers, bound: s.conf.MaxInFlight}
 	h.slow = &lane{shard: h, node: newNode(s.options, addr), workers: 1, bound: s.conf.MaxInFlight}
@@ -67,10 +68,10 @@ func newShard(s *Store, id, addr string, marks beat) *shard {
 func (h *shard) ask(ctx context.Context, c *call, deadline time.Time) (o outcome, down time.Duration) {
 	h.mu.Lock()
 	now := h.store.now()
-	p := h.breaker.ask(now)
-	down = h.breaker.down(now)
+	p := h.breaker.Ask(now)
+	down = h.breaker.Down(now)
 	h.mu.Unlock()
-	if p == refused {
+	if p == breaker.Refuse {
 		return outcome{class: unsent, err: errDown}, down
 	}
 	lane := h.fast
@@ -91,22 +92,22 @@ func (h *shard) ask(ctx context.Context, c *call, deadline time.Time) (o outcome
 // will says nothing of the shard, nor does one whose deadline was noticed late, since
 // the pod itself did not run: a pause of the pod would end the asking of all shards.
 // The probe's outcome always counts.
-func (h *shard) note(ctx context.Context, o *outcome, p permit) {
+func (h *shard) note(ctx context.Context, o *outcome, p breaker.Permit) {
 	failed := o.class.failed()
 	switch {
-	case o.class == late && p != probes && (o.starved || errors.Is(ctx.Err(), context.Canceled)):
+	case o.class == late && p != breaker.Probe && (o.starved || errors.Is(ctx.Err(), context.Canceled)):
 		return
-	case o.err == errQueue && p != probes: //nolint:errorlint // ours, as it is
+	case o.err == errQueue && p != breaker.Probe: //nolint:errorlint // ours, as it is
 		return
-	case !failed && o.class != answered && p != probes:
+	case !failed && o.class != answered && p != breaker.Probe:
 		return // routine, or of one key
 	}
 	now := h.store.now()
 	h.mu.Lock()
 	var opened, closed bool
 	if failed {
-		opened = h.breaker.failure(now, p, rand.Float64()) //nolint:gosec // spreads probes
-	} else if closed = h.breaker.success(p); closed {
+		opened = h.breaker.Failure(now, p, rand.Float64()) //nolint:gosec // spreads probes
+	} else if closed = h.breaker.Success(p); closed {
 		h.suspect = true
 	}
 	if o.class == readOnly {
@@ -143,7 +144,7 @@ func (h *shard) reassure(client rueidis.Client) error {
 	if !suspect {
 		return nil
 	}
-	var f finding
+	var f breaker.Finding
 	if marks.tag != "" {
 		read, found, err := marks.read(client, h.store.conf.Pod)
 		if class := sort(err); class == moved || class == asks {
@@ -166,20 +167,20 @@ func (h *shard) reassure(client rueidis.Client) error {
 }
 
 // found takes in what a beat said; mu is held.
-func (h *shard) found(f finding) {
-	if f == current {
+func (h *shard) found(f breaker.Finding) {
+	if f == breaker.Current {
 		return
 	}
-	h.hold.note(h.store.now(), f)
+	h.hold.Note(h.store.now(), f)
 	h.epoch.Add(1)
 	log := h.store.conf.Log
-	if f == behind {
+	if f == breaker.Behind {
 		h.figures.behind.Add(1)
-		log.Warn("a failover lost the last spends of a shard; rules that fail closed deny for a while", "shard", h.addr, "for", h.hold.behindFor)
+		log.Warn("a failover lost the last spends of a shard; rules that fail closed deny for a while", "shard", h.addr, "for", h.hold.BehindFor)
 		return
 	}
 	h.figures.empty.Add(1)
-	log.Error("a shard came back without its keys; rules that fail closed deny and missing buckets start empty for a while", "shard", h.addr, slog.Duration("at_most", h.hold.emptyFor))
+	log.Error("a shard came back without its keys; rules that fail closed deny and missing buckets start empty for a while", "shard", h.addr, slog.Duration("at_most", h.hold.EmptyFor))
 	h.marks.acked = 0 // what is missing was noticed
 }
 
@@ -195,12 +196,12 @@ func (h *shard) forgot(client rueidis.Client) bool {
 func (h *shard) refuses(ops []store.Op) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.hold.behindUntilNS == 0 && h.hold.emptySinceNS == 0 {
+	if !h.hold.Held() {
 		return false
 	}
 	now := h.store.now()
 	for i := range ops {
-		if h.hold.refuses(now, &ops[i]) {
+		if h.hold.Refuses(now, &ops[i]) {
 			return true
 		}
 	}
@@ -212,18 +213,18 @@ func (h *shard) refuses(ops []store.Op) bool {
 func (h *shard) stale() func(*store.Op) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.hold.emptySinceNS == 0 {
+	if !h.hold.Held() {
 		return nil
 	}
 	hold, now := h.hold, h.store.now()
-	return func(op *store.Op) bool { return hold.stale(now, op) }
+	return func(op *store.Op) bool { return hold.Stale(now, op) }
 }
 
 // down is for how long the shard has been given up on.
 func (h *shard) down() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.breaker.down(h.store.now())
+	return h.breaker.Down(h.store.now())
 }
 
 func (h *shard) close() {

@@ -30,11 +30,12 @@ func rooms() []namedRoom {
 		// The contracts, and what stands on them alone.
 		{"store", room{house: []string{"limit", "internal/algorithm", "internal/keyed"}}},
 		{"internal/pod", room{house: []string{"limit", "store", "internal/keyed"}}},
+		{"internal/breaker", room{house: []string{"limit", "store"}}},
 		{"rules", room{house: []string{"limit", "identity", "internal/spelling"}}},
 		{"rules/yaml", room{house: []string{"rules", "limit"}, outside: []string{"github.com/goccy/go-yaml"}}},
 		{"storetest", room{house: []string{"limit", "store"}}},
 		{"storetest/history", room{house: []string{"limit", "store", "storetest"}, outside: []string{"github.com/anishathalye/porcupine"}}},
-		{"redisstore", room{house: []string{"limit", "identity", "store", "internal/algorithm"}, outside: []string{"github.com/redis/rueidis"}}},
+		{"redisstore", room{house: []string{"limit", "identity", "store", "internal/algorithm", "internal/breaker"}, outside: []string{"github.com/redis/rueidis"}}},
 
 		// The library. It compiles nothing of anybody else's.
 		{root, room{house: []string{"limit", "identity", "store", "rules", "internal/pod"}}},

@@ -1,4 +1,4 @@
-package redisstore
+package breaker
 
 import (
 	"testing"
@@ -9,12 +9,12 @@ import (
 
 const second = int64(time.Second)
 
-func newBreaker() *breaker { return &breaker{failures: 3, probeEvery: time.Second} }
+func newBreaker() *Breaker { return &Breaker{Failures: 3, ProbeEvery: time.Second} }
 
 // fail makes n calls without an answer at a time.
-func (b *breaker) fail(now int64, n int) (opened int) {
+func (b *Breaker) fail(now int64, n int) (opened int) {
 	for range n {
-		if b.failure(now, sends, 0) {
+		if b.Failure(now, Send, 0) {
 			opened++
 		}
 	}
@@ -40,9 +40,9 @@ func TestBreaker_opens(t *testing.T) {
 			b := newBreaker()
 			for i, o := range row.outcomes {
 				if o == 'a' {
-					b.success(sends)
+					b.Success(Send)
 				} else {
-					b.failure(int64(i), sends, 0)
+					b.Failure(int64(i), Send, 0)
 				}
 			}
 			if b.open != row.opens {
@@ -53,20 +53,20 @@ func TestBreaker_opens(t *testing.T) {
 }
 
 func TestBreaker_within(t *testing.T) {
-	b := &breaker{failures: 5, within: 10 * time.Second, probeEvery: 30 * time.Second}
+	b := &Breaker{Failures: 5, Within: 10 * time.Second, ProbeEvery: 30 * time.Second}
 	for i := range int64(20) {
-		b.failure(i*4*second, sends, 0) // four within 10 s at most
-		b.success(sends)
-		b.success(sends)
+		b.Failure(i*4*second, Send, 0) // four within 10 s at most
+		b.Success(Send)
+		b.Success(Send)
 	}
 	if b.open {
 		t.Error("it opened by failures that are far apart")
 	}
 	at := 100 * second
 	for i := range int64(5) {
-		b.failure(at+i*second, sends, 0)
-		b.success(sends)
-		b.success(sends)
+		b.Failure(at+i*second, Send, 0)
+		b.Success(Send)
+		b.Success(Send)
 	}
 	if !b.open {
 		t.Error("five within 10 s did not open it")
@@ -78,25 +78,25 @@ func TestBreaker_probe(t *testing.T) {
 	b.fail(0, 3)
 	for _, step := range []struct {
 		at   int64
-		want permit
-	}{{0, refused}, {799e6, refused}, {800e6, probes}, {800e6, refused}, {5 * second, refused}} {
-		if got := b.ask(step.at); got != step.want {
+		want Permit
+	}{{0, Refuse}, {799e6, Refuse}, {800e6, Probe}, {800e6, Refuse}, {5 * second, Refuse}} {
+		if got := b.Ask(step.at); got != step.want {
 			t.Fatalf("at %d ms: %d, want %d", step.at/1e6, got, step.want)
 		}
 	}
 	// Answers of calls sent before do not close it, nor do their failures count.
-	if b.success(sends) || !b.open {
+	if b.Success(Send) || !b.open {
 		t.Error("an answer to an old call closed it")
 	}
 	b.fail(5*second, 10)
-	if b.ask(5*second) != refused {
+	if b.Ask(5*second) != Refuse {
 		t.Error("a second probe beside the first")
 	}
-	b.failure(5*second, probes, 1)
-	if b.ask(6*second-1) != refused || b.ask(6*second) != probes {
+	b.Failure(5*second, Probe, 1)
+	if b.Ask(6*second-1) != Refuse || b.Ask(6*second) != Probe {
 		t.Error("the pause after a failed probe is not one second by full chance")
 	}
-	if !b.success(probes) || b.open || b.down(7*second) != 0 {
+	if !b.Success(Probe) || b.open || b.Down(7*second) != 0 {
 		t.Error("an answered probe does not close it")
 	}
 	if b.fail(7*second, 2) != 0 || b.fail(7*second, 1) != 1 {
@@ -113,35 +113,35 @@ func TestBreaker_properties(t *testing.T) {
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			now += rapid.Int64Range(0, 400e6).Draw(t, "later")
 			was, since := b.open, b.sinceNS
-			p := b.ask(now)
+			p := b.Ask(now)
 			switch {
-			case p == sends && was, p == probes && !was:
+			case p == Send && was, p == Probe && !was:
 				t.Fatalf("open %v: %d", was, p)
-			case p == probes && (probing || now-last < 800e6):
+			case p == Probe && (probing || now-last < 800e6):
 				t.Fatalf("a probe %d ms after the last, which is out: %v", (now-last)/1e6, probing)
 			}
-			if p == probes {
+			if p == Probe {
 				probing = true
 			}
-			if down := b.down(now); was && down < time.Duration(now-since) || !was && down != 0 {
+			if down := b.Down(now); was && down < time.Duration(now-since) || !was && down != 0 {
 				t.Fatalf("down for %s, open %v since %d", down, was, since)
 			}
 			chance := rapid.Float64Range(0, 1).Draw(t, "chance")
 			switch outcome := rapid.IntRange(0, 3).Draw(t, "outcome"); {
 			case probing && outcome == 0:
-				b.failure(now, probes, chance)
+				b.Failure(now, Probe, chance)
 				probing, last = false, now
 			case probing && outcome == 1:
-				if !b.success(probes) || b.open {
+				if !b.Success(Probe) || b.open {
 					t.Fatal("an answered probe did not close it")
 				}
 				probing = false
-			case p == sends && outcome <= 1:
-				if b.failure(now, sends, chance) {
+			case p == Send && outcome <= 1:
+				if b.Failure(now, Send, chance) {
 					last = now
 				}
-			case p == sends:
-				b.success(sends)
+			case p == Send:
+				b.Success(Send)
 			}
 		}
 	})
