@@ -284,8 +284,9 @@ func TestAway_overflow(t *testing.T) {
 // then the check.
 func TestTell(t *testing.T) {
 	p, k := pod.New(0, 0), op("r", "k", small(), 1)
-	passes(p, 0, refusedC, 7, k)
 	passes(p, 0, timedOut, 3, k) // may have run: never told
+	answer(p, 0, k)              // of before the failure it says nothing
+	passes(p, 0, refusedC, 7, k)
 	made := answer(p, ms, k)
 	want := []store.Op{
 		{How: store.Take, Cost: 0}, {How: store.Add, Cost: 7}, {How: store.Take, Cost: 1},
@@ -461,5 +462,40 @@ func prime2(t *testing.T, p *pod.Pod, ops []store.Op) {
 	}
 	if p.Held(ops[0].Bucket) == 0 {
 		t.Fatal("no lease")
+	}
+}
+
+// A check that leaves while the pod only tells has not been sent.
+func TestTell_leave(t *testing.T) {
+	p, k := pod.New(0, 0), op("r", "k", small(), 1)
+	passes(p, 0, refusedC, 7, k)
+	w := &pod.Waiter{Ops: []store.Op{k}}
+	look := p.Join(ms, w)
+	if p.Leave(w) {
+		t.Error("sent, while the pod looks")
+	}
+	late := &pod.Waiter{Ops: []store.Op{k}}
+	p.Join(ms, late)
+	_, pay := p.Reply(ms, look, []store.Grant{{OK: true, Remaining: 10}}, nil)
+	_, own := p.Reply(ms, pay, []store.Grant{{OK: true, Receipt: store.Receipt{Cost: 7}}}, nil)
+	if own == nil || own.Ops[0].How != store.Take || !p.Leave(late) {
+		t.Errorf("%+v, want the call of who waits still", own)
+	}
+}
+
+// A check that a closed rule refuses leaves nothing behind.
+func TestAway_refusedLeavesNothing(t *testing.T) {
+	p := pod.New(0, 1)
+	leased := take(fast(), 1)
+	prime(t, p, leased, 3)
+	if _, closed := away(p, 2*ms, timedOut, []store.Op{leased[0], op("shut", "k", small(), 1)}, open, pod.Instead{}); closed != 1 {
+		t.Fatalf("closed %d", closed)
+	}
+	for now := int64(0); now < int64(3*time.Second); now += int64(pod.TickEvery) {
+		p.Tick(now)
+	}
+	passes(p, int64(time.Hour), timedOut, 1, op("r", "new", small(), 1))
+	if _, overflowed := p.Fallbacks(); overflowed != 0 {
+		t.Error("the bucket of a check that was refused keeps its place for good")
 	}
 }

@@ -369,3 +369,24 @@ func TestFallback_flaps(t *testing.T) {
 		})
 	}
 }
+
+// What comes back in an outage is for the outage: calls that time out after it, which
+// the store may count, find no more than the equal part, nor does the next outage.
+func TestFallback_savesNothingUp(t *testing.T) {
+	x := newFallen(t, tokenBucket(100, 1000, 200), 1, 1, 2)
+	for range 50 {
+		x.down(0)
+		x.after(2000)
+		x.ask(0, 1, answers) // the pod sees that it is away
+		x.up(0)
+		for range 500 {
+			x.ask(0, 1, timesOutNotRun)
+		}
+		for range 500 {
+			x.ask(0, 1, answers)
+		}
+		if x.above > x.bound(3) {
+			t.Fatalf("%d above twice the rate at %d ms, may be %d", x.above/micro, x.nowMS, x.bound(3)/micro)
+		}
+	}
+}
