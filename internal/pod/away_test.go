@@ -12,9 +12,9 @@ import (
 )
 
 var (
-	timedOut = &store.StoreError{Kind: store.Timeout, Sent: true, Err: errors.New("slow")}
-	refusedC = &store.StoreError{Kind: store.Unavailable, Err: errors.New("refused connection")}
-	noRights = &store.StoreError{Kind: store.Refused, Err: errors.New("NOPERM")}
+	errTimedOut = &store.StoreError{Kind: store.Timeout, Sent: true, Err: errors.New("slow")}
+	errRefused  = &store.StoreError{Kind: store.Unavailable, Err: errors.New("refused connection")}
+	errNoRights = &store.StoreError{Kind: store.Refused, Err: errors.New("NOPERM")}
 )
 
 // gone is the error of a shard that was given up on so long ago.
@@ -65,24 +65,24 @@ func TestAway(t *testing.T) {
 	p := pod.New(0, 0)
 	p.SetPods(5)
 	k := op("r", "k", small(), 1)
-	if n := passes(p, 0, timedOut, 10, k); n != 4 {
+	if n := passes(p, 0, errTimedOut, 10, k); n != 4 {
 		t.Errorf("%d of 10 passed, want 2 × 10 ÷ 5", n)
 	}
-	grants, _ := away(p, 0, timedOut, []store.Op{k})
+	grants, _ := away(p, 0, errTimedOut, []store.Op{k})
 	if g := grants[0]; g.OK || g.Source != store.FromFallback || g.RetryMS != 1000 || g.Remaining != 0 || g.ResetMS != 0 {
 		t.Errorf("%+v, want a denial that tells to wait, and nothing else", g)
 	}
 	// Another key has its own, and no cost above all of the limit ever passes.
-	if n := passes(p, 0, timedOut, 10, op("r", "other", small(), 1)); n != 4 {
+	if n := passes(p, 0, errTimedOut, 10, op("r", "other", small(), 1)); n != 4 {
 		t.Errorf("%d of another key passed, want 4", n)
 	}
-	if grants, _ := away(p, 0, timedOut, []store.Op{op("r", "third", small(), 11)}); grants[0].OK || !grants[0].Never {
+	if grants, _ := away(p, 0, errTimedOut, []store.Op{op("r", "third", small(), 11)}); grants[0].OK || !grants[0].Never {
 		t.Errorf("%+v of a cost above the limit, want never", grants[0])
 	}
 	// Fewer pods or more are no reason to get tokens.
 	for _, pods := range []int64{1, 10_000, 5} {
 		p.SetPods(pods)
-		if n := passes(p, 0, timedOut, 10, k); n != 0 {
+		if n := passes(p, 0, errTimedOut, 10, k); n != 0 {
 			t.Errorf("%d passed with %d pods now", n, pods)
 		}
 	}
@@ -98,13 +98,13 @@ func TestAway_refill(t *testing.T) {
 		first, last error
 		want        int
 	}{
-		{"timeouts", timedOut, timedOut, 100},
-		{"refused connections", refusedC, refusedC, 100},
-		{"given up on for a quarter of it", timedOut, gone(250 * time.Millisecond), 125},
+		{"timeouts", errTimedOut, errTimedOut, 100},
+		{"refused connections", errRefused, errRefused, 100},
+		{"given up on for a quarter of it", errTimedOut, gone(250 * time.Millisecond), 125},
 		{"given up on all the time", gone(1), gone(time.Hour), 200},
-		{"the store refuses", noRights, noRights, 200},
-		{"the store refuses now", timedOut, noRights, 100},
-		{"the store has refused", noRights, timedOut, 100},
+		{"the store refuses", errNoRights, errNoRights, 200},
+		{"the store refuses now", errTimedOut, errNoRights, 100},
+		{"the store has refused", errNoRights, errTimedOut, 100},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, k := pod.New(0, 0), op("r", "k", l, 1)
@@ -122,7 +122,7 @@ func TestAway_refill(t *testing.T) {
 func TestAway_flapsSaveNothingUp(t *testing.T) {
 	p, k := pod.New(0, 0), op("r", "k", &limit.Limit{Algorithm: limit.TokenBucket, Rate: 100, PeriodMS: 1000, Burst: 200, Revision: 2}, 1)
 	now := int64(0)
-	passes(p, now, timedOut, 500, k)
+	passes(p, now, errTimedOut, 500, k)
 	for range 3 {
 		now += int64(time.Second)
 		k.Cost = 0
@@ -130,7 +130,7 @@ func TestAway_flapsSaveNothingUp(t *testing.T) {
 		answer(p, now, k)
 		k.Cost = 1
 	}
-	if n := passes(p, now, timedOut, 500, k); n != 30 {
+	if n := passes(p, now, errTimedOut, 500, k); n != 30 {
 		t.Errorf("%d passed after three seconds, want the 30 that came back while it answered", n)
 	}
 }
@@ -161,24 +161,24 @@ func TestAway_allOrNothing(t *testing.T) {
 	rich, poor := op("rich", "k", small(), 1), op("poor", "k", small(), 1)
 	shadow := op("shadow", "k", small(), 1)
 	shadow.Shadow = true
-	if n := passes(p, 0, timedOut, 100, poor, shadow); n != 20 {
+	if n := passes(p, 0, errTimedOut, 100, poor, shadow); n != 20 {
 		t.Fatalf("%d passed, want 20: a shadow rule has no say", n)
 	}
-	grants, _ := away(p, 0, timedOut, []store.Op{rich, poor, shadow})
+	grants, _ := away(p, 0, errTimedOut, []store.Op{rich, poor, shadow})
 	if !grants[0].Skipped || grants[1].OK || grants[1].Skipped || !grants[2].Skipped {
 		t.Errorf("%+v, want denied by the second, of the others nothing", grants)
 	}
 	shut := op("shut", "k", small(), 1)
-	if _, closed := away(p, 0, timedOut, []store.Op{rich, shut}, open, pod.Instead{}); closed != 1 {
+	if _, closed := away(p, 0, errTimedOut, []store.Op{rich, shut}, open, pod.Instead{}); closed != 1 {
 		t.Errorf("closed %d, want the second", closed)
 	}
-	if _, closed := away(p, 0, timedOut, []store.Op{poor, shut}, open, pod.Instead{}); closed != 1 {
+	if _, closed := away(p, 0, errTimedOut, []store.Op{poor, shut}, open, pod.Instead{}); closed != 1 {
 		t.Errorf("closed %d, want the second, also where the first denies", closed)
 	}
-	if n := passes(p, 0, timedOut, 100, rich); n != 20 {
+	if n := passes(p, 0, errTimedOut, 100, rich); n != 20 {
 		t.Errorf("%d of the first left, want all 20", n)
 	}
-	if n := passes(p, 0, timedOut, 100, op("shadow", "k", small(), 1)); n != 20 {
+	if n := passes(p, 0, errTimedOut, 100, op("shadow", "k", small(), 1)); n != 20 {
 		t.Errorf("%d of the shadow rule left, want all 20", n)
 	}
 }
@@ -186,13 +186,13 @@ func TestAway_allOrNothing(t *testing.T) {
 // A rule that fails closed passes what its list and its allowance let pass.
 func TestAway_closed(t *testing.T) {
 	p, k := pod.New(0, 0), op("r", "k", small(), 1)
-	grants, closed := away(p, 0, timedOut, []store.Op{k}, pod.Instead{Pass: true})
+	grants, closed := away(p, 0, errTimedOut, []store.Op{k}, pod.Instead{Pass: true})
 	if closed != pod.NoneClosed || !grants[0].OK || grants[0].Source != store.FromAllowlist {
 		t.Errorf("%+v, %d; want passed by the list", grants, closed)
 	}
 	var n int
 	for range 10 {
-		if grants, _ := away(p, 0, timedOut, []store.Op{k}, pod.Instead{Milli: 300}); grants[0].OK {
+		if grants, _ := away(p, 0, errTimedOut, []store.Op{k}, pod.Instead{Milli: 300}); grants[0].OK {
 			n++
 		}
 	}
@@ -209,15 +209,15 @@ func TestAway_leases(t *testing.T) {
 	other := op("other", "k", small(), 1)
 	ops := []store.Op{leased[0], other}
 	for i := range 3 {
-		grants, closed := away(p, 2*ms, timedOut, ops, pod.Instead{}, open)
+		grants, closed := away(p, 2*ms, errTimedOut, ops, pod.Instead{}, open)
 		if closed != pod.NoneClosed || grants[0].Source != store.FromLease || grants[1].Source != store.FromFallback || !grants[1].OK {
 			t.Fatalf("check %d: %+v, %d", i, grants, closed)
 		}
 	}
-	if _, closed := away(p, 2*ms, timedOut, ops, pod.Instead{}, open); closed != 0 {
+	if _, closed := away(p, 2*ms, errTimedOut, ops, pod.Instead{}, open); closed != 0 {
 		t.Errorf("closed %d, want the first: its lease is spent", closed)
 	}
-	if n := passes(p, 2*ms, timedOut, 100, other); n != 17 {
+	if n := passes(p, 2*ms, errTimedOut, 100, other); n != 17 {
 		t.Errorf("%d of the other left, want 20 less the three", n)
 	}
 }
@@ -228,7 +228,7 @@ func TestAway_reports(t *testing.T) {
 	k.How = store.Add
 	terms := []pod.Terms{{Counting: pod.Report}}
 	p.Local(0, nil, []store.Op{k}, terms)
-	grants, closed := p.Away(0, nil, []store.Op{k}, terms, []pod.Instead{open}, timedOut)
+	grants, closed := p.Away(0, nil, []store.Op{k}, terms, []pod.Instead{open}, errTimedOut)
 	if closed != pod.NoneClosed || !grants[0].OK || grants[0].Source != store.FromAsync {
 		t.Errorf("%+v, %d", grants, closed)
 	}
@@ -246,21 +246,21 @@ func TestAway_reports(t *testing.T) {
 func TestAway_overflow(t *testing.T) {
 	p := pod.New(0, 4)
 	for i := range 4 {
-		if n := passes(p, 0, timedOut, 100, op("r", fmt.Sprint("k", i), small(), 1)); n != 20 {
+		if n := passes(p, 0, errTimedOut, 100, op("r", fmt.Sprint("k", i), small(), 1)); n != 20 {
 			t.Fatalf("%d of key %d passed, want 20", n, i)
 		}
 	}
 	n := 0
 	for i := range 1000 {
-		n += passes(p, 0, timedOut, 1, op("r", fmt.Sprint("invented", i), small(), 1))
+		n += passes(p, 0, errTimedOut, 1, op("r", fmt.Sprint("invented", i), small(), 1))
 	}
 	if n != 20 {
 		t.Errorf("%d of 1,000 invented keys passed, want 20 together", n)
 	}
-	if n := passes(p, 0, timedOut, 100, op("other", "new", small(), 1)); n != 20 {
+	if n := passes(p, 0, errTimedOut, 100, op("other", "new", small(), 1)); n != 20 {
 		t.Errorf("%d of another rule passed, want 20", n)
 	}
-	if n := passes(p, 0, timedOut, 100, op("r", "k0", small(), 1)); n != 0 {
+	if n := passes(p, 0, errTimedOut, 100, op("r", "k0", small(), 1)); n != 0 {
 		t.Errorf("%d of the first key passed again", n)
 	}
 	if buckets, overflowed := p.Fallbacks(); buckets != 6 || overflowed != 40 || p.Entries() != 4 {
@@ -268,12 +268,12 @@ func TestAway_overflow(t *testing.T) {
 	}
 	// A full one makes room.
 	later := int64(100 * time.Hour)
-	if n := passes(p, later, timedOut, 100, op("r", "late", small(), 1)); n != 20 || p.Entries() > 4 {
+	if n := passes(p, later, errTimedOut, 100, op("r", "late", small(), 1)); n != 20 || p.Entries() > 4 {
 		t.Errorf("%d passed of a key that comes when all are full again, %d entries", n, p.Entries())
 	}
 	// So many rules that not each can have one of its own.
 	for i := range 2000 {
-		passes(p, later, timedOut, 25, op(fmt.Sprint("r", i), "x", small(), 1))
+		passes(p, later, errTimedOut, 25, op(fmt.Sprint("r", i), "x", small(), 1))
 	}
 	if buckets, _ := p.Fallbacks(); buckets > 1005 {
 		t.Errorf("%d fallbacks", buckets)
@@ -284,9 +284,9 @@ func TestAway_overflow(t *testing.T) {
 // then the check.
 func TestTell(t *testing.T) {
 	p, k := pod.New(0, 0), op("r", "k", small(), 1)
-	passes(p, 0, timedOut, 3, k) // may have run: never told
-	answer(p, 0, k)              // of before the failure it says nothing
-	passes(p, 0, refusedC, 7, k)
+	passes(p, 0, errTimedOut, 3, k) // may have run: never told
+	answer(p, 0, k)                 // of before the failure it says nothing
+	passes(p, 0, errRefused, 7, k)
 	made := answer(p, ms, k)
 	want := []store.Op{
 		{How: store.Take, Cost: 0}, {How: store.Add, Cost: 7}, {How: store.Take, Cost: 1},
@@ -319,14 +319,14 @@ func TestTell_fails(t *testing.T) {
 		look, pays error
 		told       int64
 	}{
-		{"the look is lost", timedOut, nil, 7},
+		{"the look is lost", errTimedOut, nil, 7},
 		{"the look is not sent", gone(time.Second), nil, 7},
-		{"the charge is not sent", nil, refusedC, 7},
-		{"the charge is lost", nil, timedOut, 0},
+		{"the charge is not sent", nil, errRefused, 7},
+		{"the charge is lost", nil, errTimedOut, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, k := pod.New(0, 0), op("r", "k", small(), 1)
-			passes(p, 0, refusedC, 7, k)
+			passes(p, 0, errRefused, 7, k)
 			w := &pod.Waiter{Ops: []store.Op{k}}
 			call := p.Join(ms, w)
 			if c.look == nil {
@@ -362,7 +362,7 @@ func TestTell_over(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, k := pod.New(0, 0), op("r", "k", c.l, 1)
-			passes(p, 0, refusedC, 7, k)
+			passes(p, 0, errRefused, 7, k)
 			made := answerWith(p, ms, k, func(o store.Op) store.Grant {
 				return store.Grant{OK: true, Remaining: 4, Limit: o.Limit, Receipt: store.Receipt{Cost: min(o.Cost, c.charged)}}
 			})
@@ -440,14 +440,14 @@ func TestAway_allocs(t *testing.T) {
 	}
 	p := pod.New(0, 0)
 	ops := take(fast(), 1)
-	passes(p, 0, refusedC, 3, ops[0])
+	passes(p, 0, errRefused, 3, ops[0])
 	prime2(t, p, ops)
 	grants := make([]store.Grant, 0, 1)
 	if n := testing.AllocsPerRun(100, func() { grants, _ = p.Local(2*ms, grants[:0], ops, nil) }); n != 0 {
 		t.Errorf("%v allocations on a lease hit", n)
 	}
 	rules := []pod.Instead{open}
-	if n := testing.AllocsPerRun(100, func() { grants, _ = p.Away(3*ms, grants[:0], ops, nil, rules, timedOut) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { grants, _ = p.Away(3*ms, grants[:0], ops, nil, rules, errTimedOut) }); n != 0 {
 		t.Errorf("%v allocations on an answer without the store", n)
 	}
 }
@@ -468,7 +468,7 @@ func prime2(t *testing.T, p *pod.Pod, ops []store.Op) {
 // A check that leaves while the pod only tells has not been sent.
 func TestTell_leave(t *testing.T) {
 	p, k := pod.New(0, 0), op("r", "k", small(), 1)
-	passes(p, 0, refusedC, 7, k)
+	passes(p, 0, errRefused, 7, k)
 	w := &pod.Waiter{Ops: []store.Op{k}}
 	look := p.Join(ms, w)
 	if p.Leave(w) {
@@ -488,13 +488,13 @@ func TestAway_refusedLeavesNothing(t *testing.T) {
 	p := pod.New(0, 1)
 	leased := take(fast(), 1)
 	prime(t, p, leased, 3)
-	if _, closed := away(p, 2*ms, timedOut, []store.Op{leased[0], op("shut", "k", small(), 1)}, open, pod.Instead{}); closed != 1 {
+	if _, closed := away(p, 2*ms, errTimedOut, []store.Op{leased[0], op("shut", "k", small(), 1)}, open, pod.Instead{}); closed != 1 {
 		t.Fatalf("closed %d", closed)
 	}
 	for now := int64(0); now < int64(3*time.Second); now += int64(pod.TickEvery) {
 		p.Tick(now)
 	}
-	passes(p, int64(time.Hour), timedOut, 1, op("r", "new", small(), 1))
+	passes(p, int64(time.Hour), errTimedOut, 1, op("r", "new", small(), 1))
 	if _, overflowed := p.Fallbacks(); overflowed != 0 {
 		t.Error("the bucket of a check that was refused keeps its place for good")
 	}

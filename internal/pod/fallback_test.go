@@ -104,7 +104,6 @@ func bound(t *rapid.T, name string, most int64) int64 {
 // fallen is a fleet whose pods lose the store and find it again, in front of an exact
 // bucket. Time is in ms.
 type fallen struct {
-	t     testing.TB
 	l     *limit.Limit
 	cost  int64 // the largest
 	pods  []*fallenPod
@@ -122,8 +121,8 @@ type fallenPod struct {
 	downSince int64 // -1 while it is up
 }
 
-func newFallen(t testing.TB, l *limit.Limit, pods int, cost, slope int64) *fallen {
-	x := &fallen{t: t, l: l, cost: cost, level: l.Burst * micro, slope: slope}
+func newFallen(l *limit.Limit, pods int, cost, slope int64) *fallen {
+	x := &fallen{l: l, cost: cost, level: l.Burst * micro, slope: slope}
 	for range pods {
 		x.pods = append(x.pods, &fallenPod{f: x.share().full(0), downSince: -1})
 	}
@@ -230,7 +229,7 @@ func TestFallback_anySpan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, cost := anyLimit(t)
 		pods := rapid.SampledFrom([]int{1, 1, 2, 7, 50}).Draw(t, "pods")
-		x := newFallen(nil, l, pods, cost, 2)
+		x := newFallen(l, pods, cost, 2)
 		down := false
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			x.after(rapid.SampledFrom([]int64{0, 1, 10, 100, 900, 5000}).Draw(t, "ms"))
@@ -264,7 +263,7 @@ func TestFallback_anySpanOfAnyFleet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, cost := anyLimit(t)
 		pods := rapid.SampledFrom([]int{2, 3, 7}).Draw(t, "pods")
-		x := newFallen(nil, l, pods, cost, 3)
+		x := newFallen(l, pods, cost, 3)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			x.after(rapid.SampledFrom([]int64{0, 1, 10, 100, 900, 5000}).Draw(t, "ms"))
 			i := rapid.IntRange(0, pods-1).Draw(t, "pod")
@@ -291,7 +290,7 @@ func TestFallback_oneOutage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, cost := anyLimit(t)
 		pods := rapid.SampledFrom([]int{1, 2, 7, 50}).Draw(t, "pods")
-		x := newFallen(nil, l, pods, cost, 2)
+		x := newFallen(l, pods, cost, 2)
 		for range rapid.IntRange(0, 10).Draw(t, "asks before") {
 			x.ask(rapid.IntRange(0, pods-1).Draw(t, "pod"), 1, rapid.IntRange(answers, refuses).Draw(t, "how"))
 		}
@@ -328,7 +327,7 @@ func TestFallback_flaps(t *testing.T) {
 		{"50 pods, one is back 10 ms before the others", 50, 10, 3, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			x := newFallen(t, l, c.pods, 1, c.rates)
+			x := newFallen(l, c.pods, 1, c.rates)
 			overload := func(from, to, ms int64) {
 				for range ms {
 					for i := from; i < to; i++ {
@@ -373,7 +372,7 @@ func TestFallback_flaps(t *testing.T) {
 // What comes back in an outage is for the outage: calls that time out after it, which
 // the store may count, find no more than the equal part, nor does the next outage.
 func TestFallback_savesNothingUp(t *testing.T) {
-	x := newFallen(t, tokenBucket(100, 1000, 200), 1, 1, 2)
+	x := newFallen(tokenBucket(100, 1000, 200), 1, 1, 2)
 	for range 50 {
 		x.down(0)
 		x.after(2000)

@@ -59,7 +59,7 @@ func TestRunner_awayExact(t *testing.T) {
 		defer func() { _ = r.Close() }()
 		l := &limit.Limit{Algorithm: limit.TokenBucket, Rate: 1, PeriodMS: 3_600_000, Burst: 10}
 		ops, terms := []store.Op{op("r", "k", l, 1)}, []pod.Terms{{Counting: pod.Exact}}
-		s.set(refusedC)
+		s.set(errRefused)
 		for range 6 {
 			if grants, _ := decide(r, ops, terms); !grants[0].OK || grants[0].Source != store.FromFallback {
 				t.Fatalf("%+v, want passed by the fallback", grants)
@@ -110,7 +110,7 @@ func TestRunner_awayQuiet(t *testing.T) {
 func TestRunner_awayLocal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &breaking{distant: newDistant(time.Millisecond)}
-		s.set(timedOut)
+		s.set(errTimedOut)
 		r := pod.NewRunner(s, 0, time.Second)
 		defer func() { _ = r.Close() }()
 		three := &limit.Limit{Algorithm: limit.TokenBucket, Rate: 1, PeriodMS: 3_600_000, Burst: 3}
