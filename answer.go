@@ -12,8 +12,8 @@ import (
 // reset empties v and keeps the memory of its entries.
 func (v *Verdict) reset() { *v = Verdict{Entries: v.Entries[:0], Tightest: none} }
 
-// answer makes the verdict of what the rules and the store said. Without grants
-// the store was not asked.
+// answer makes the verdict of what the rules and the store said, or the pod in its
+// place. Without grants nobody was asked, or nobody could answer.
 func (s *scratch) answer(v *Verdict) {
 	for i := range s.entries {
 		e := &s.entries[i]
@@ -22,9 +22,12 @@ func (s *scratch) answer(v *Verdict) {
 		case e.reason != ReasonNone:
 			a.Allow, a.Reason = false, e.reason
 		case e.op != none && len(s.grants) == 0:
-			a.Source = SourceNone
+			a.Source, a.Reason = SourceNone, Reason(v.Degraded)
 		case e.op != none:
 			a.read(&s.grants[e.op], s.ops[e.op].Limit)
+			if a.Allow && !a.Counted {
+				a.Reason = Reason(v.Degraded)
+			}
 			v.NowMS = max(v.NowMS, s.grants[e.op].NowMS)
 		}
 		v.Entries = append(v.Entries, a)
@@ -44,9 +47,13 @@ func (a *EntryVerdict) read(g *store.Grant, numbers *limit.Limit) {
 	if g.Limit != nil {
 		numbers = g.Limit
 	}
-	a.Counted, a.Source = true, sourceOf(g.Source)
-	a.Limit, a.WindowMS = numbers.Full(), windowMS(numbers, g.NowMS)
-	a.Remaining, a.ResetMS = g.Remaining, g.ResetMS
+	a.Source = sourceOf(g.Source)
+	if a.Source != SourceFallback && a.Source != SourceAllowlist {
+		// What is left of the limit is the store's to know.
+		a.Counted = true
+		a.Limit, a.WindowMS = numbers.Full(), windowMS(numbers, g.NowMS)
+		a.Remaining, a.ResetMS = g.Remaining, g.ResetMS
+	}
 	switch {
 	case g.OK:
 	case g.Never:
@@ -71,6 +78,8 @@ func sourceOf(s store.Source) Source {
 		return SourceLocal
 	case store.FromFallback:
 		return SourceFallback
+	case store.FromAllowlist:
+		return SourceAllowlist
 	case store.FromStore:
 	}
 	return SourceStore
@@ -116,36 +125,11 @@ func (a *EntryVerdict) wait() int64 {
 	return a.RetryMS
 }
 
-// closedRule returns the first rule that counts, is enforced and fails closed.
-func (s *scratch) closedRule() string {
-	for i := range s.entries {
-		if r := s.entries[i].rule; s.entries[i].op != none && r.FailClosed() && !r.Shadow() {
-			return r.ID()
-		}
-	}
-	return ""
-}
-
-// degrade makes the verdict of a check that passes without the store.
-func (s *scratch) degrade(v *Verdict, err error) {
-	v.Allow, v.Degraded = true, degradedBy(err)
-	for i := range s.entries {
-		e := &s.entries[i]
-		a := EntryVerdict{Rule: e.rule.ID(), Shadow: e.rule.Shadow(), Allow: true, Source: SourceRule}
-		switch {
-		case e.reason != ReasonNone: // a shadow rule that refuses
-			a.Allow, a.Reason = false, e.reason
-		case e.op != none:
-			a.Source, a.Reason = SourceNone, Reason(v.Degraded)
-		}
-		v.Entries = append(v.Entries, a)
-	}
-}
-
-// degradedBy names the reason why the store did not answer.
+// degradedBy names the reason why the store did not answer. A shard that was given up
+// on is unavailable, whatever made it so.
 func degradedBy(err error) Degraded {
 	var e *store.StoreError
-	if errors.As(err, &e) && e.Kind == store.Timeout {
+	if errors.As(err, &e) && e.Kind == store.Timeout && e.Down == 0 {
 		return DegradedTimeout
 	}
 	return DegradedUnavailable

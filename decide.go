@@ -3,6 +3,7 @@ package tallygate
 import (
 	"context"
 
+	"github.com/tallygate/tallygate/internal/pod"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -68,13 +69,20 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 		return nil
 	}
 
-	// The store did not answer: closed wins over open. The cause is logged here,
-	// since neither answer shows it to the caller.
+	// The store did not answer. The cause is logged here, since no answer shows it to
+	// the caller.
 	l.log.storeAway(now, err)
-	if closed := s.closedRule(); closed != "" {
-		return storeError(closed, err)
+
+	// Closed wins over open: a rule that fails closed, and has nothing that lets the
+	// check pass, ends it. Then what this pod has must do, for all buckets or none.
+	s.insist()
+	grants, closed := l.store.AppendAway(s.grants[:0], s.ops, s.terms, s.instead, err)
+	s.grants = grants
+	if closed != pod.NoneClosed {
+		return storeError(s.ops[closed].Bucket.Rule, err)
 	}
-	s.degrade(v, err)
+	v.Degraded = degradedBy(err)
+	s.answer(v)
 	return nil
 }
 
@@ -100,6 +108,7 @@ func (l *Limiter) free(s *scratch) {
 	clear(s.bound)
 	s.entries, s.ops, s.grants = s.entries[:0], s.ops[:0], s.grants[:0]
 	s.matched, s.bound, s.terms = s.matched[:0], s.bound[:0], s.terms[:0]
+	s.instead = s.instead[:0]
 	s.refused, s.view = false, nil
 	l.scratch.Put(s)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/limit"
@@ -66,10 +67,14 @@ func TestRefused(t *testing.T) {
 func TestFailMode(t *testing.T) {
 	t.Parallel()
 	open, closed, shadow := bucket("open", 1, 1, 10), bucket("closed", 1, 1, 10), bucket("shadow", 1, 1, 10)
+	alone, report := bucket("alone", 1, 1, 10), bucket("report", 1, 1, 10)
+	alone.FailMode, alone.Counting = rules.FailClosed, rules.CountingLocal
+	report.FailMode, report.Counting = rules.FailClosed, rules.CountingReport
 	closed.FailMode = rules.FailClosed
 	shadow.FailMode, shadow.Mode = rules.FailClosed, rules.ModeShadow
 	allow := rules.Rule{ID: "allow", Action: rules.ActionAllow, CoversAll: true}
-	set := rules.Set{Rules: []rules.Rule{open, closed, shadow, allow}}
+	set := rules.Set{Rules: []rules.Rule{open, closed, shadow, allow, alone, report}}
+	away := &store.StoreError{Kind: store.Timeout, Down: time.Second, Err: errors.New("breaker open")}
 	timeout := &store.StoreError{Kind: store.Timeout, Sent: true, Err: errors.New("slow")}
 	unavailable := &store.StoreError{Kind: store.Unavailable, Err: errors.New("refused connection")}
 	refused := fmt.Errorf("wrapped: %w", &store.StoreError{Kind: store.Refused, Err: errors.New("NOPERM")})
@@ -87,6 +92,9 @@ func TestFailMode(t *testing.T) {
 		{"closed, timeout", []string{"closed"}, timeout, "", tallygate.CodeStoreTimeout},
 		{"closed, unavailable", []string{"closed"}, unavailable, "", tallygate.CodeStoreUnavailable},
 		{"closed, refused", []string{"closed"}, refused, "", tallygate.CodeStoreUnavailable},
+		{"open, given up on", []string{"open"}, away, tallygate.DegradedUnavailable, ""},
+		{"closed, given up on", []string{"closed"}, away, "", tallygate.CodeStoreUnavailable},
+		{"what needs no store is not closed", []string{"open", "alone", "report"}, away, tallygate.DegradedUnavailable, ""},
 		{"closed wins", []string{"open", "closed"}, timeout, "", tallygate.CodeStoreTimeout},
 		{"shadow is never closed", []string{"open", "shadow", "allow"}, timeout, tallygate.DegradedTimeout, ""},
 		{"too few grants", []string{"closed"}, nil, "", tallygate.CodeStoreUnavailable},
@@ -102,10 +110,13 @@ func TestFailMode(t *testing.T) {
 				return
 			}
 			v := mustCheck(t, l, both("k", test.ids...))
-			if !v.Allow || v.Degraded != test.degraded || v.Tightest != -1 || len(v.Entries) != len(test.ids) {
-				t.Errorf("%+v, want degraded %s without headers", v, test.degraded)
+			if !v.Allow || v.Degraded != test.degraded || len(v.Entries) != len(test.ids) {
+				t.Errorf("%+v, want degraded %s", v, test.degraded)
 			}
-			if e := v.Entries[0]; e.Counted || e.Source != tallygate.SourceNone || string(e.Reason) != string(test.degraded) {
+			if v.Tightest != -1 && v.Entries[v.Tightest].Rule != "alone" {
+				t.Errorf("%+v, want no headers but of what needs no store", v)
+			}
+			if e := v.Entries[0]; e.Counted || e.Source != tallygate.SourceFallback || string(e.Reason) != string(test.degraded) {
 				t.Errorf("%+v, want no made-up numbers", e)
 			}
 		})

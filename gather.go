@@ -21,7 +21,8 @@ type scratch struct {
 	route   cachedRoute
 	entries []entry
 	ops     []store.Op
-	terms   []pod.Terms // of the ops
+	terms   []pod.Terms   // of the ops
+	instead []pod.Instead // of the ops, once the store did not answer
 	grants  []store.Grant
 	matched []*rules.Compiled
 	bound   []rules.Bound
@@ -157,6 +158,8 @@ func (s *scratch) count(i int, now time.Time) error {
 			Bucket:   store.Bucket{Domain: e.rule.Domain(), Rule: e.rule.ID(), Key: e.key},
 			Limit:    numbers,
 			Shadow:   e.rule.Shadow(),
+			Closed:   failsClosed(e.rule),
+			Replicas: e.rule.Replicas(),
 			NotFresh: e.rule.NotFresh(e.key, now),
 			Want:     e.rule.Lease(),
 			Pods:     1,
@@ -165,6 +168,26 @@ func (s *scratch) count(i int, now time.Time) error {
 	}
 	e.op, s.ops[op].Cost = op, cost
 	return nil
+}
+
+// failsClosed reports whether a rule refuses where the store may not know. One that
+// is not enforced refuses nothing, nor does one whose answer needs no store.
+func failsClosed(rule *rules.Compiled) bool {
+	return rule.FailClosed() && !rule.Shadow() && rule.NeedsStore()
+}
+
+// insist finds what the rules say of each op now that the store did not answer.
+func (s *scratch) insist() {
+	for range s.ops {
+		s.instead = append(s.instead, pod.Instead{Milli: pod.OpenShare})
+	}
+	for i := range s.entries {
+		e := &s.entries[i]
+		if e.op == none || !failsClosed(e.rule) {
+			continue
+		}
+		s.instead[e.op] = pod.Instead{Milli: e.rule.ClosedAllowance(), Pass: e.rule.ClosedAllow(e.key)}
+	}
 }
 
 // termsOf is how a pod may answer for a rule.

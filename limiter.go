@@ -97,6 +97,9 @@ func (l *Limiter) usable(ctx context.Context) error {
 // one that is not.
 type counts interface {
 	AppendTake(ctx context.Context, dst []store.Grant, ops []store.Op, terms []pod.Terms) ([]store.Grant, error)
+	// AppendAway answers in place of a store that did not. closed is the op that is
+	// refused without an answer, or pod.NoneClosed.
+	AppendAway(dst []store.Grant, ops []store.Op, terms []pod.Terms, rules []pod.Instead, err error) (grants []store.Grant, closed int)
 }
 
 // inProcess is a store as near as a lease would be: it is asked about everything.
@@ -104,6 +107,17 @@ type inProcess struct{ store.Appender }
 
 func (s inProcess) AppendTake(ctx context.Context, dst []store.Grant, ops []store.Op, _ []pod.Terms) ([]store.Grant, error) {
 	return s.Appender.AppendTake(ctx, dst, ops)
+}
+
+// AppendAway counts nothing: this store does not answer only where the caller has
+// left, or where its table is full of rules.
+func (s inProcess) AppendAway(dst []store.Grant, _ []store.Op, _ []pod.Terms, rules []pod.Instead, _ error) ([]store.Grant, int) {
+	for i := range rules {
+		if rules[i].Milli == 0 && !rules[i].Pass {
+			return dst, i
+		}
+	}
+	return dst, pod.NoneClosed
 }
 
 // shortAnswer is the error of a store that broke its contract.

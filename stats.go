@@ -26,7 +26,7 @@ type Stats struct {
 	Rules []RuleStats
 	// Errors are the checks without a verdict.
 	Errors []ErrorCount
-	// DegradedTimeout and DegradedUnavailable are the checks allowed without the
+	// DegradedTimeout and DegradedUnavailable are the checks answered without the
 	// store, in Checks as well.
 	DegradedTimeout, DegradedUnavailable int64
 	Store                                StoreStats
@@ -92,9 +92,14 @@ type RuleStats struct {
 	Spent int64
 	// Denied is the checks that this rule denied: a denied check has one such rule.
 	Denied int64
-	// FailOpen is the entries allowed since the store did not answer, FailClosed the
-	// checks that had no verdict for it.
+	// FailOpen is the entries allowed that nobody counted in the store: by the
+	// fallback, by the rule's list of keys, or by nobody. FailClosed is the checks that
+	// had no verdict since the rule fails closed.
 	FailOpen, FailClosed int64
+	// OverAsync and OverFallback are tokens admitted that the bucket had not: on an
+	// estimate, and while the store did not answer. They are known once the store was
+	// told and could not charge them.
+	OverAsync, OverFallback int64
 	// Leases is what became of tokens paid for in advance.
 	Leases LeaseStats
 }
@@ -107,6 +112,11 @@ func (r *RuleStats) Count(o Outcome) (sum int64) {
 		}
 	}
 	return sum
+}
+
+// empty reports whether nothing was counted.
+func (r *RuleStats) empty() bool {
+	return len(r.Entries) == 0 && r.FailClosed == 0 && r.OverAsync == 0 && r.OverFallback == 0 && r.Leases == (LeaseStats{})
 }
 
 // LeaseStats are what became of the tokens that a pod leased, in tokens:
@@ -144,6 +154,11 @@ type ShardStats = store.ShardHealth
 type LocalStats struct {
 	// Remembered is the buckets that the pod remembers leases and denials of.
 	Remembered int
+	// Fallbacks is the buckets with a fallback that is not full yet, or of which the
+	// store is still to be told; FallbackOverflowed the draws on one that keys share
+	// which the table has no room for.
+	Fallbacks          int
+	FallbackOverflowed int64
 	// Pods is how many pods the pod takes to be alive; 0 for a store in this process.
 	Pods int64
 	// Memory says that the store is a MemoryStore, Buckets what it holds and
@@ -185,11 +200,17 @@ func (l *Limiter) Stats() Stats {
 		p := l.pod.Pod()
 		s.Local.Remembered, s.Local.Pods = p.Entries(), p.Pods()
 		s.Store.TopUps = p.TopUps()
+		s.Local.Fallbacks, s.Local.FallbackOverflowed = p.Fallbacks()
+		for rule, over := range p.Over() {
+			r := &s.Rules[l.meter.rules.find(rule)]
+			r.OverAsync += over.Async
+			r.OverFallback += over.Fallback
+		}
 		for rule, leases := range p.Leases() {
 			s.Rules[l.meter.rules.find(rule)].Leases.add(leases)
 		}
 	}
-	if other := &s.Rules[otherNumber]; len(other.Entries) == 0 && other.FailClosed == 0 && other.Leases == (LeaseStats{}) {
+	if other := &s.Rules[otherNumber]; other.empty() {
 		s.Rules = slices.Delete(s.Rules, otherNumber, otherNumber+1)
 	}
 	return s
@@ -311,12 +332,14 @@ func outcomes() [outcomeCount]Outcome {
 	return [...]Outcome{OutcomeAllow, OutcomeDeny, OutcomeShadowDeny, OutcomeUnspent}
 }
 
-const sourceCount = 8
+const sourceCount = 10
 
-// Sources returns all sources, the nearest first.
+// Sources returns all sources, the nearest first, and last what stands in for a store
+// that did not answer.
 func Sources() []Source {
 	return []Source{
 		SourceRule, SourceDenyCache, SourcePreLimit, SourceLease, SourceAsync, SourceLocal, SourceStore, SourceNone,
+		SourceAllowlist, SourceFallback,
 	}
 }
 
@@ -338,8 +361,12 @@ func (s Source) index() int {
 	case SourceStore:
 		return 6
 	case SourceNone:
+	case SourceAllowlist:
+		return 8
+	case SourceFallback:
+		return 9
 	}
-	return sourceCount - 1
+	return 7
 }
 
 // codes are the codes of errors, which are counted from 0 so that the first one is

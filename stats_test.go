@@ -256,7 +256,7 @@ func TestStats_failModes(t *testing.T) {
 	mustFail(t, l, both("k", "open", "closed"), tallygate.CodeStoreTimeout)
 	mustFail(t, l, ask("nowhere", "k", 1), tallygate.CodeUnknownRule)
 	s := l.Stats()
-	if got := bySource(s); got != "true none 1" || s.DegradedTimeout != 1 || s.DegradedUnavailable != 0 {
+	if got := bySource(s); got != "true fallback 1" || s.DegradedTimeout != 1 || s.DegradedUnavailable != 0 {
 		t.Errorf("%s, %d and %d degraded", got, s.DegradedTimeout, s.DegradedUnavailable)
 	}
 	for rule, want := range map[string][3]int64{"open": {1, 0, 0}, "closed": {0, 1, 0}, "shadow": {0, 0, 0}} {

@@ -11,8 +11,8 @@ type Verdict struct {
 	// RetryMS is how long to wait until the same check would pass, in ms: the
 	// longest of the denying entries'. 0 on allow, and where no waiting helps.
 	RetryMS int64
-	// Degraded says that the store did not answer and the request was allowed all
-	// the same: store_timeout or store_unavailable; "" otherwise.
+	// Degraded says that the store did not answer, and the pod did in its place, yes
+	// or no: store_timeout or store_unavailable; "" otherwise.
 	Degraded Degraded
 	// NowMS is the clock of the decision in ms of the UTC epoch; 0 if the store
 	// was not asked.
@@ -36,7 +36,7 @@ type EntryVerdict struct {
 	// Limit is burst, capacity or limit; Remaining what is left after this check,
 	// in whole tokens; ResetMS the time to full, to the window's end or until the
 	// log is empty; WindowMS the time in which Limit comes back. They are
-	// meaningful when Counted is true.
+	// meaningful when Counted is true, RetryMS also for a denial by the fallback.
 	Limit, Remaining, RetryMS, ResetMS, WindowMS int64
 	Counted                                      bool
 	Source                                       Source
@@ -75,7 +75,7 @@ const (
 	SourceNone      Source = "none"
 )
 
-// Degraded says why a check was allowed without the store.
+// Degraded says why a check was answered without the store.
 type Degraded string
 
 // The ways to be degraded.

@@ -77,7 +77,7 @@ func checks() []metric {
 		},
 		{
 			name: "tallygate_degraded_checks_total", kind: counter, labels: []string{"reason"},
-			help: "Checks allowed since the store did not answer, by reason.",
+			help: "Checks answered without the store, which did not answer, by reason.",
 			read: func(s *tallygate.Stats, show func(float64, ...string)) {
 				show(float64(s.DegradedTimeout), string(tallygate.DegradedTimeout))
 				show(float64(s.DegradedUnavailable), string(tallygate.DegradedUnavailable))
@@ -113,10 +113,21 @@ func ofRules() []metric {
 			func(r *tallygate.RuleStats) int64 { return r.Count(tallygate.OutcomeShadowDeny) }),
 		byRule("tallygate_spent_tokens_total", "Tokens spent by checks, by rule.",
 			func(r *tallygate.RuleStats) int64 { return r.Spent }),
-		byRule("tallygate_fail_open_total", "Entries allowed since the store did not answer, by rule.",
+		byRule("tallygate_fail_open_total", "Entries allowed though the store did not answer, by rule.",
 			func(r *tallygate.RuleStats) int64 { return r.FailOpen }),
 		byRule("tallygate_fail_closed_total", "Checks refused since the store did not answer, by the rule that fails closed.",
 			func(r *tallygate.RuleStats) int64 { return r.FailClosed }),
+		{
+			name: "tallygate_over_limit_tokens_total", kind: counter, labels: []string{"rule", "source"},
+			help: "Tokens admitted that the bucket had not, as told to the store and not charged, by rule and by what admitted them.",
+			read: func(s *tallygate.Stats, show func(float64, ...string)) {
+				for i := range s.Rules {
+					r := &s.Rules[i]
+					show(float64(r.OverAsync), r.Rule, string(tallygate.SourceAsync))
+					show(float64(r.OverFallback), r.Rule, string(tallygate.SourceFallback))
+				}
+			},
+		},
 	}
 }
 
@@ -193,6 +204,10 @@ func ofPod() []metric {
 			func(s *tallygate.Stats) float64 { return float64(s.Local.Pods) }),
 		one("tallygate_local_buckets", "Buckets whose leases and denials the pod remembers.", gauge,
 			func(s *tallygate.Stats) float64 { return float64(s.Local.Remembered) }),
+		one("tallygate_fallback_buckets", "Buckets with a fallback that is not full, or of which the store is still to be told.", gauge,
+			func(s *tallygate.Stats) float64 { return float64(s.Local.Fallbacks) }),
+		one("tallygate_fallback_overflowed_total", "Draws on a fallback shared by keys that the pod's table had no room for.", counter,
+			func(s *tallygate.Stats) float64 { return float64(s.Local.FallbackOverflowed) }),
 		{
 			name: "tallygate_memory_store_buckets", kind: gauge,
 			help: "Buckets that the store in this process holds.",

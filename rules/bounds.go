@@ -13,6 +13,10 @@ const (
 	MaxIdentity = 4
 	// MaxSupersedes bounds the ids a rule supersedes.
 	MaxSupersedes = 1_000
+	// MaxClosedAllow bounds the keys that pass while the store does not answer.
+	MaxClosedAllow = 1_000
+	// MaxReplicas bounds the replicas that a spend waits for.
+	MaxReplicas = 5
 	// MaxIDBytes bounds ids and domains, which go into store keys and metrics.
 	MaxIDBytes = 128
 	// MaxNameBytes bounds the name of an attribute.

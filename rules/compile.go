@@ -92,6 +92,7 @@ func (c *compiler) keep(id string) {
 func (c *compiler) add(r Rule, lim *limit.Limit) {
 	rule := &Compiled{rule: r, ordinal: len(c.rules), keys: map[string]*entry{}}
 	rule.compileConditions()
+	rule.compileClosedAllow()
 	rule.base = entry{maxCost: r.maxCost(), endMS: never}
 	if lim != nil {
 		var last entry
@@ -303,5 +304,9 @@ func (r *Rule) clone() Rule {
 	out.Match = maps.Clone(r.Match)
 	out.Identity = slices.Clone(r.Identity)
 	out.Supersedes = slices.Clone(r.Supersedes)
+	out.ClosedAllow = slices.Clone(r.ClosedAllow)
+	for i, parts := range out.ClosedAllow {
+		out.ClosedAllow[i] = slices.Clone(parts)
+	}
 	return out
 }

@@ -20,6 +20,9 @@ type Compiled struct {
 	// keys holds the keys with other numbers than base, by encoded key: those
 	// with an override, and those that had one.
 	keys map[string]*entry
+	// closedAllow holds the encoded keys that pass while the store does not answer;
+	// nil for none.
+	closedAllow map[string]struct{}
 
 	conditions []condition
 	supersedes []int // ordinals of rules in the same domain, sorted

@@ -32,7 +32,7 @@ func (d *decoder) countingField(r *Rule, m member) bool {
 	case "pre_limit":
 		r.PreLimit = d.preLimit(m)
 	default:
-		return false
+		return d.closedField(r, m)
 	}
 	return true
 }

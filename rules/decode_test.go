@@ -107,17 +107,23 @@ func TestFieldsRefusedWhenRead(t *testing.T) {
 	t.Parallel()
 	const later = ": not supported yet; remove it"
 	for _, tt := range []struct{ name, fields, want string }{
-		{"replicas", `'replicas':0`, "replicas" + later},
 		{"priority", `'priority':0`, "priority" + later},
 		{"shed_floor", `'shed_floor':1`, "shed_floor" + later},
 		{"max_new_keys_per_s", `'max_new_keys_per_s':'off'`, "max_new_keys_per_s" + later},
 		{"on_change", `'on_change':'now'`, "on_change" + later},
-		{"closed_allow", `'closed_allow':['acct_1']`, "closed_allow" + later},
-		{"closed_allowance", `'closed_allowance':{'times':0.1}`, "closed_allowance" + later},
 		{"regions", `'regions':{'us-east':0.6}`, "regions" + later},
 
 		{"max_lease above", `'max_lease':1000001`, "max_lease: 1000001 is above 1000000; lower it"},
-		{"replicas above", `'replicas':6`, "replicas: 6 is above 5; lower it\nreplicas" + later},
+		{"replicas above", `'replicas':6`, "replicas: 6 is above 5; lower it"},
+		{"replicas below", `'replicas':-1`, "replicas: -1 is below 0; raise it"},
+		{"closed_allow shape", `'closed_allow':5`, "closed_allow: 5 is not a text; put it in quotes"},
+		{"closed_allow with an empty key", `'closed_allow':['a','']`, "closed_allow[1]: is empty; give a value or remove the field"},
+		{"closed_allowance shape", `'closed_allowance':0.1`, "closed_allowance: is not an object; write an object"},
+		{"closed_allowance without times", `'closed_allowance':{}`, "closed_allowance.times: missing; say which part of the limit, such as 0.1"},
+		{"closed_allowance of nothing", `'closed_allowance':{'times':0}`, "closed_allowance.times: 0 is below 0.001; raise it"},
+		{"closed_allowance above", `'closed_allowance':{'times':1.001}`, "closed_allowance.times: 1.001 is above 1; lower it"},
+		{"closed_allowance too fine", `'closed_allowance':{'times':0.0015}`, "closed_allowance.times: 0.0015 has more than three decimals; round it"},
+		{"closed_allowance misspelt", `'closed_allowance':{'time':0.1}`, "closed_allowance.time: unknown field; did you mean \"closed_allowance.times\"?"},
 		{"sync_ms below", `'sync_ms':5`, "sync_ms: 5 is below 20; raise it"},
 		{"shed_floor 0", `'shed_floor':0`, "shed_floor: 0 is not from 0.05 to 1; change it\nshed_floor" + later},
 		{"regions above", `'regions':{'a':2}`, "regions.a: 2 is not above 0 and at most 1; change it\nregions" + later},

@@ -18,13 +18,18 @@ type ruleJSON struct {
 	Action      Action            `json:"action,omitempty"`
 	Algorithm   string            `json:"algorithm,omitempty"`
 	numbersJSON
-	MaxCost    int64    `json:"max_cost,omitempty"`
-	Mode       Mode     `json:"mode,omitempty"`
-	FailMode   FailMode `json:"fail_mode,omitempty"`
-	Counting   Counting `json:"counting,omitempty"`
-	MaxLease   int64    `json:"max_lease,omitempty"`
-	SyncMS     int64    `json:"sync_ms,omitempty"`
-	PreLimit   any      `json:"pre_limit,omitempty"`
+	MaxCost  int64    `json:"max_cost,omitempty"`
+	Mode     Mode     `json:"mode,omitempty"`
+	FailMode FailMode `json:"fail_mode,omitempty"`
+	Counting Counting `json:"counting,omitempty"`
+	MaxLease int64    `json:"max_lease,omitempty"`
+	SyncMS   int64    `json:"sync_ms,omitempty"`
+	PreLimit any      `json:"pre_limit,omitempty"`
+
+	ClosedAllow     []any `json:"closed_allow,omitempty"`
+	ClosedAllowance any   `json:"closed_allowance,omitempty"`
+	Replicas        int64 `json:"replicas,omitempty"`
+
 	Supersedes []string `json:"supersedes,omitempty"`
 }
 
@@ -59,6 +64,7 @@ func (r Rule) MarshalJSON() ([]byte, error) {
 		numbersJSON: r.Numbers.json(), MaxCost: r.MaxCost,
 		Mode: r.Mode, FailMode: r.FailMode, Counting: r.Counting, MaxLease: r.MaxLease, SyncMS: r.SyncMS, PreLimit: r.PreLimit.json(), Supersedes: r.Supersedes,
 	}
+	out.ClosedAllow, out.ClosedAllowance, out.Replicas = keysJSON(r.ClosedAllow), allowanceJSON(r.ClosedAllowanceMilli), r.Replicas
 	if r.Algorithm != 0 {
 		out.Algorithm = r.Algorithm.String()
 	}
@@ -85,17 +91,39 @@ func (o Override) MarshalJSON() ([]byte, error) {
 	out := overrideJSON{
 		Rule: o.Rule, numbersJSON: o.Numbers.json(), MaxCost: o.MaxCost, Reason: o.Reason, Owner: o.Owner,
 	}
-	switch len(o.Key) {
-	case 0:
-	case 1:
-		out.Key = o.Key[0]
-	default:
-		out.Key = o.Key
+	if len(o.Key) > 0 {
+		out.Key = keyJSON(o.Key)
 	}
 	if !o.ExpiresAt.IsZero() {
 		out.ExpiresAt = o.ExpiresAt.Format(time.RFC3339Nano)
 	}
 	return json.Marshal(out)
+}
+
+// keyJSON is a key as it is written: of one value a text, of several a list.
+func keyJSON(parts []string) any {
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return parts
+}
+
+func keysJSON(keys [][]string) []any {
+	var out []any
+	for _, parts := range keys {
+		out = append(out, keyJSON(parts))
+	}
+	return out
+}
+
+// allowanceJSON is an allowance as it is written, nil for none.
+func allowanceJSON(milli int64) any {
+	if milli == 0 {
+		return nil
+	}
+	return struct {
+		Times json.Number `json:"times"`
+	}{json.Number(decimal(milli))}
 }
 
 func (n Numbers) json() numbersJSON {

@@ -11,8 +11,6 @@ import (
 // there.
 func (d *decoder) laterField(m member) bool {
 	switch m.name {
-	case "replicas":
-		d.whole(m, 0, 5)
 	case "priority":
 		d.whole(m, 0, 1_000)
 	case "shed_floor":
@@ -23,10 +21,6 @@ func (d *decoder) laterField(m member) bool {
 		}
 	case "on_change":
 		d.word(m, []string{"now", "next_window"})
-	case "closed_allow":
-		d.strs(m)
-	case "closed_allowance":
-		d.part(m, "times", func(p member) { d.fraction(p, 0, 1) })
 	case "regions":
 		d.regions(m)
 	default:
@@ -39,17 +33,6 @@ func (d *decoder) laterField(m member) bool {
 func (d *decoder) regions(m member) {
 	for _, p := range d.object(m) {
 		d.fraction(p, 0, 1)
-	}
-}
-
-// part reads an object with one field.
-func (d *decoder) part(m member, field string, read func(member)) {
-	for _, p := range d.object(m) {
-		if p.name == m.name+"."+field {
-			read(p)
-			continue
-		}
-		d.unknown(p.name, []string{m.name + "." + field})
 	}
 }
 

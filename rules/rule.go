@@ -44,6 +44,16 @@ type Rule struct {
 	// PreLimit is each pod's own bucket in front of the store.
 	PreLimit PreLimit
 
+	// ClosedAllow is the keys that pass while the store does not answer, each
+	// spelt as an override's: the identity's value, or the list of them. Like the
+	// next two it is only for rules that fail closed.
+	ClosedAllow [][]string
+	// ClosedAllowanceMilli is the part of the limit, in thousandths, that all pods
+	// together may admit while the store does not answer: 1 to 1,000, 0 means none.
+	ClosedAllowanceMilli int64
+	// Replicas is how many replicas must have a spend before it counts: 0 to 5.
+	Replicas int64
+
 	// At is where the rule was written, for problems; zero if nowhere.
 	At Position
 }

@@ -49,6 +49,7 @@ func (rep *report) counted(r *Rule) *limit.Limit {
 		rep.oneOf("fail_mode", string(r.FailMode), failModes()...)
 	}
 	rep.counting(r)
+	rep.closed(r)
 	if r.MaxCost != 0 && !rep.inRange("max_cost", r.MaxCost, 1, limit.MaxCost) {
 		return nil
 	}
@@ -82,6 +83,9 @@ func (rep *report) uncounted(r *Rule, action Action) {
 		field{name: "max_lease", given: r.MaxLease != 0},
 		field{name: "sync_ms", given: r.SyncMS != 0},
 		field{name: "pre_limit", given: r.PreLimit != (PreLimit{})},
+		field{name: "closed_allow", given: len(r.ClosedAllow) > 0},
+		field{name: "closed_allowance", given: r.ClosedAllowanceMilli != 0},
+		field{name: "replicas", given: r.Replicas != 0},
 	)
 	for _, f := range given {
 		if f.given {

@@ -178,4 +178,7 @@ const (
 	FromLocal
 	// FromFallback is what this pod counts with while the store does not answer.
 	FromFallback
+	// FromAllowlist passes uncounted while the store does not answer, since the rule
+	// lists the key.
+	FromAllowlist
 )

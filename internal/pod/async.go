@@ -1,7 +1,6 @@
 package pod
 
 import (
-	"errors"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/keyed"
@@ -23,6 +22,12 @@ type tally struct {
 	scheduled bool  // a sync is due
 	everyNS   int64 // how long counts wait; 0 for a rule that makes no estimates
 	untilNS   int64 // how long the budget is good for
+	// retelling is the part of what is being told that was told before, and could
+	// not be taken.
+	retelling int64
+	// fallback is what the pod admits by itself while the store does not answer; nil
+	// as long as it has always answered. It is here since it is as rare.
+	fallback *fallback
 }
 
 // allowance is what a pod may admit until the next sync: what the rate brings in
@@ -114,6 +119,7 @@ func (b *bucket) tells(name store.Bucket) (store.Op, bool) {
 	if cost == 0 {
 		return store.Op{}, false
 	}
+	t.retelling += t.owed
 	t.pending, t.owed, t.telling = t.pending+t.owed-cost, 0, t.telling+cost
 	return store.Op{Bucket: name, Limit: b.limit, How: store.Add, Cost: cost}, true
 }
@@ -141,23 +147,28 @@ func (p *Pod) syncFirst(now int64, f *flight, head *Waiter) *Call {
 }
 
 // told takes in the answer to what tells said. What surely did not arrive is told
-// again; what may have arrived is not.
-func (b *bucket) told(now int64, op *store.Op, g *store.Grant, err error, pods int64) {
+// again; what may have arrived is not. over is what the bucket could not take, and
+// was not told of before.
+func (b *bucket) told(now int64, op *store.Op, g *store.Grant, err error, pods int64) (over int64) {
 	t := b.counts()
+	again := min(op.Cost, t.retelling)
 	t.telling -= min(op.Cost, t.telling)
+	t.retelling -= again
 	if err != nil {
-		var e *store.StoreError
-		if errors.As(err, &e) && !e.Sent {
-			t.pending += op.Cost
+		if !mayHaveRun(err) {
+			t.pending += op.Cost - again
+			t.owed += again
 		}
-		return
+		return 0
 	}
 	b.view = view{known: true, remaining: g.Remaining, atNS: now, resetNS: now + g.ResetMS*ms}
 	if t.everyNS == 0 {
-		return
+		return 0
 	}
-	t.owed += op.Cost - min(op.Cost, g.Receipt.Cost)
+	lacking := op.Cost - min(op.Cost, g.Receipt.Cost)
+	t.owed += lacking
 	b.renew(now, g.Remaining, pods)
+	return max(0, lacking-again)
 }
 
 // owedNS is how long to wait until what is owed has refilled: told sooner, it would

@@ -69,7 +69,7 @@ func (b *bucket) bind(l *limit.Limit) bool {
 func (b *bucket) droppable(now int64) bool {
 	return b.flights == 0 && !b.toppingUp && now >= b.denial.untilNS && b.leases.idle() &&
 		int32(now/int64(demandSpan)) > b.demand.slot+int32(len(b.demand.tokens)) && now > b.pauseNS+denialsFor &&
-		(b.tally == nil || b.tally.unpaid() == 0 && !b.tally.scheduled)
+		(b.tally == nil || b.tally.unpaid() == 0 && !b.tally.scheduled && (b.tally.fallback == nil || b.tally.fallback.whole(now)))
 }
 
 // pauses reports whether the pod does not ask for cost now.

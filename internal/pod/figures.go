@@ -27,8 +27,9 @@ const maxFigures = 1000
 type figures struct {
 	topUps atomic.Int64
 
-	mu    sync.Mutex // guards rules; taken after all other locks
+	mu    sync.Mutex // guards what follows; taken after all other locks
 	rules map[string]*LeaseFigures
+	over  map[string]*OverFigures
 }
 
 // TopUps returns how many calls fetched leases in the background.

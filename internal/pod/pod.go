@@ -21,6 +21,11 @@ type Pod struct {
 	// offsetNS is the store's clock less the pod's, as of the last answer.
 	offsetNS atomic.Int64
 	figures  figures
+	// fallen is how many buckets have a fallback, overflow those of keys without a
+	// place in the table, and overflowed how often these were drawn on.
+	fallen     atomic.Int64
+	overflow   overflow
+	overflowed atomic.Int64
 
 	mu      sync.Mutex // guards what follows; buckets are locked after it, never before
 	flights map[string]*flight
@@ -30,6 +35,7 @@ type Pod struct {
 	ticked  int64
 	// surplus is what goes back since nobody took it.
 	surplus []store.Op
+	quiet   quiet
 }
 
 // New returns a pod that remembers at most so many buckets from now on; 0 means
@@ -43,7 +49,9 @@ func New(now int64, entries int) *Pod {
 		flights: map[string]*flight{},
 		endings: map[int64][]ending{},
 	}
-	p.figures.rules = map[string]*LeaseFigures{}
+	p.figures.rules, p.figures.over = map[string]*LeaseFigures{}, map[string]*OverFigures{}
+	p.overflow.rules = map[string]*fallback{}
+	p.quiet.most = mostTells
 	p.pods.Store(1)
 	p.ticked = now / int64(TickEvery)
 	return p
@@ -83,6 +91,9 @@ type Call struct {
 	terms []Terms
 	// sync says that the call only tells counts: its flight asks after that.
 	sync bool
+	// tells says that the call only tells what fallbacks admitted, and forCheck that a
+	// check waits to ask after it.
+	tells, forCheck bool
 }
 
 // flightName names a set of buckets.
@@ -133,10 +144,15 @@ func (p *Pod) Leave(w *Waiter) (sent bool) {
 // call makes the call that speaks for these waiters.
 func (p *Pod) call(now int64, f *flight, speaksFor []*Waiter) *Call {
 	head := speaksFor[0]
-	if c := p.syncFirst(now, f, head); c != nil {
+	c := p.tellFirst(now, f, head.Ops)
+	if c == nil {
+		c = p.syncFirst(now, f, head)
+	}
+	if c != nil {
+		p.notSent(speaksFor)
 		return c
 	}
-	c := &Call{Ops: append([]store.Op(nil), head.Ops...), askedNS: now, flight: f, terms: head.Terms}
+	c = &Call{Ops: append([]store.Op(nil), head.Ops...), askedNS: now, flight: f, terms: head.Terms}
 	mask, hashes := p.lock(c.Ops)
 	defer p.buckets.Unlock(mask)
 	pods := p.sharers()
@@ -162,6 +178,15 @@ func (p *Pod) call(now int64, f *flight, speaksFor []*Waiter) *Call {
 	return c
 }
 
+// notSent says that the call under way does not include these checks.
+func (p *Pod) notSent(speaksFor []*Waiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range speaksFor {
+		w.Sent = false
+	}
+}
+
 // lock locks the shards of all ops.
 func (p *Pod) lock(ops []store.Op) (mask uint64, hashes [store.MaxOps]uint64) {
 	for i := range ops {
@@ -185,7 +210,7 @@ func (p *Pod) lockOne(name store.Bucket) (b *bucket, mask uint64) {
 func (p *Pod) entry(now int64, hash uint64, op *store.Op) *bucket {
 	b := p.buckets.GetLocked(hash, keyed.Name(op.Bucket))
 	if b == nil {
-		b = p.buckets.InsertLocked(hash, keyed.Name(op.Bucket), func(b *bucket) bool { return b.droppable(now) })
+		b = p.buckets.InsertLocked(hash, keyed.Name(op.Bucket), func(b *bucket) bool { return p.forgettable(now, b) })
 	}
 	if b == nil || !b.bind(op.Limit) {
 		return nil

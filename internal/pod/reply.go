@@ -16,15 +16,20 @@ func (p *Pod) Reply(now int64, c *Call, grants []store.Grant, err error) (done [
 	p.mu.Lock()
 	p.learn(now, c, grants, spent, err)
 	if c.flight == nil {
+		if c.tells && !c.forCheck {
+			next = p.toldQuiet(now, c, err)
+		}
 		p.mu.Unlock()
-		return nil, nil
+		return nil, next
 	}
 	f := c.flight
 	var surplus []int64
 	switch {
+	case err != nil && (c.sync || c.tells):
+		done = f.fail(unsent(err))
 	case err != nil:
 		done = f.fail(err)
-	case c.sync:
+	case c.sync || c.tells:
 		done, _ = f.land(nil, func(w *Waiter) bool { return p.takeOwn(now, w) })
 	case spent:
 		done, surplus = f.land(grants, func(w *Waiter) bool { return p.takeOwn(now, w) })
@@ -64,6 +69,9 @@ func (p *Pod) learn(now int64, c *Call, grants []store.Grant, spent bool, err er
 	for i := range c.Ops {
 		op := &c.Ops[i]
 		b := p.buckets.GetLocked(hashes[i], keyed.Name(op.Bucket))
+		if err == nil {
+			p.heard(now, b, op, &grants[i])
+		}
 		if b == nil {
 			continue
 		}
@@ -75,12 +83,17 @@ func (p *Pod) learn(now int64, c *Call, grants []store.Grant, spent bool, err er
 			paid := err == nil && spent
 			p.settled(op.Bucket.Rule, c.triggers[i], b.leases.settleTrigger(now, c.triggers[i], paid), paid)
 		}
+		var told store.Grant
+		if err == nil {
+			told = grants[i]
+		}
+		if c.tells {
+			p.hasTold(now, b, op, &told, err)
+			continue
+		}
 		if op.How == store.Add {
-			var g store.Grant
-			if err == nil {
-				g = grants[i]
-			}
-			b.told(now, op, &g, err, pods)
+			over := b.told(now, op, &told, err, pods)
+			p.figures.overshot(op.Bucket.Rule, OverFigures{Async: over})
 			// What did not arrive, or found too little there, is told again, even if the
 			// key has gone quiet.
 			if t := b.tally; t.pending+t.owed > 0 && !t.scheduled {

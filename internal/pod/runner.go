@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	mathbits "math/bits"
 	"sync"
 	"time"
 
@@ -101,16 +102,8 @@ func (r *Runner) AppendTake(ctx context.Context, dst []store.Grant, ops []store.
 // takeLocal decides the ops that this pod counts alone first, and undoes them if
 // the others deny.
 func (r *Runner) takeLocal(ctx context.Context, dst []store.Grant, ops []store.Op, terms []Terms) ([]store.Grant, error) {
-	var mine uint32
-	var rest []Terms
-	for i := range ops {
-		if terms[i].Counting == Local {
-			mine |= 1 << i
-		} else {
-			rest = append(rest, terms[i])
-		}
-	}
-	here := pick(ops, mine)
+	mine := locals(terms)
+	here, rest := pick(ops, mine), pickTerms(terms, ^mine)
 	own, err := r.own.AppendTake(ctx, nil, here)
 	if err != nil {
 		return dst, err
@@ -119,26 +112,17 @@ func (r *Runner) takeLocal(ctx context.Context, dst []store.Grant, ops []store.O
 	asked := make([]store.Grant, 0, len(others))
 	switch {
 	case !spends(here, own):
-		for i := range others {
-			asked = append(asked, store.Grant{Skipped: true, Limit: others[i].Limit})
-		}
+		asked = skipped(others)
 	case len(others) > 0:
 		asked, err = r.AppendTake(ctx, asked, others, rest)
 		if err != nil || !spends(others, asked) {
 			r.undoOwn(ctx, here, own)
 		}
 	}
-	for i, a, b := 0, 0, 0; i < len(ops) && err == nil; i++ {
-		if mine&(1<<i) != 0 {
-			own[a].Source = store.FromLocal
-			dst = append(dst, own[a])
-			a++
-		} else {
-			dst = append(dst, asked[b])
-			b++
-		}
+	if err != nil {
+		return dst, err
 	}
-	return dst, err
+	return merge(dst, ops, mine, own, asked), nil
 }
 
 // undoOwn gives back what the pod's own count spent in vain.
@@ -151,6 +135,92 @@ func (r *Runner) undoOwn(ctx context.Context, ops []store.Op, grants []store.Gra
 		}
 	}
 	_, _ = r.own.AppendTake(ctx, nil, undo)
+}
+
+// AppendAway answers takes that AppendTake has failed with err, from what the pod
+// counts itself. closed is the place of the op whose rule refuses to pass without the
+// store, or NoneClosed; then there are no grants.
+func (r *Runner) AppendAway(dst []store.Grant, ops []store.Op, terms []Terms, rules []Instead, err error) (grants []store.Grant, closed int) {
+	mine := locals(terms)
+	if mine == 0 {
+		return r.pod.Away(r.now(), dst, ops, terms, rules, err)
+	}
+	// What this pod counts alone needs no store: it is asked as ever, and undone where
+	// the others do not pass.
+	here, others := pick(ops, mine), pick(ops, ^mine)
+	own, ownErr := r.own.AppendTake(context.Background(), nil, here)
+	if ownErr != nil {
+		own = full(here)
+	}
+	rest := make([]Instead, 0, len(others))
+	for i := range ops {
+		if mine&(1<<i) == 0 {
+			rest = append(rest, rules[i])
+		}
+	}
+	answers := skipped(others)
+	if spends(here, own) {
+		answers, closed = r.pod.Away(r.now(), nil, others, pickTerms(terms, ^mine), rest, err)
+		if closed != NoneClosed || !spends(others, answers) {
+			r.undoOwn(context.Background(), here, own)
+		}
+		if closed != NoneClosed {
+			return dst, place(^mine, closed)
+		}
+	}
+	return merge(dst, ops, mine, own, answers), NoneClosed
+}
+
+// full are the grants of ops that a full table has no room for: no, for now.
+func full(ops []store.Op) []store.Grant {
+	list := make([]store.Grant, len(ops))
+	for i := range ops {
+		list[i] = store.Grant{Limit: ops[i].Limit, RetryMS: 1000}
+	}
+	return list
+}
+
+// locals has a bit for each op that this pod counts alone.
+func locals(terms []Terms) (bits uint32) {
+	for i := range terms {
+		if terms[i].Counting == Local {
+			bits |= 1 << i
+		}
+	}
+	return bits
+}
+
+// place returns the place of the nth bit.
+func place(bits uint32, n int) int {
+	for ; n > 0; n-- {
+		bits &= bits - 1
+	}
+	return mathbits.TrailingZeros32(bits)
+}
+
+// skipped are the grants of ops that nobody was asked for.
+func skipped(ops []store.Op) []store.Grant {
+	list := make([]store.Grant, len(ops))
+	for i := range ops {
+		list[i] = store.Grant{Skipped: true, Limit: ops[i].Limit}
+	}
+	return list
+}
+
+// merge appends the grants of all ops in order: of those whose bits are set from
+// own, of the others from asked.
+func merge(dst []store.Grant, ops []store.Op, mine uint32, own, asked []store.Grant) []store.Grant {
+	for i, a, b := 0, 0, 0; i < len(ops); i++ {
+		if mine&(1<<i) != 0 {
+			own[a].Source = store.FromLocal
+			dst = append(dst, own[a])
+			a++
+		} else {
+			dst = append(dst, asked[b])
+			b++
+		}
+	}
+	return dst
 }
 
 // direct reports whether a check makes its own call rather than join others:
@@ -170,8 +240,7 @@ func direct(terms []Terms, ops []store.Op, lacking uint32) bool {
 // ask gets the store's answer, by a call of this check's own or by one it joins.
 func (r *Runner) ask(ctx context.Context, ops []store.Op, terms []Terms, direct bool) ([]store.Grant, error) {
 	if direct {
-		grants, err := r.store.Take(ctx, ops)
-		return grants, short(ops, grants, err)
+		return r.askDirect(ctx, ops)
 	}
 	w := &Waiter{Ops: ops, Terms: terms, Signal: make(chan struct{}, 1)}
 	if c := r.pod.Join(r.now(), w); c != nil {
@@ -187,6 +256,32 @@ func (r *Runner) ask(ctx context.Context, ops []store.Op, terms []Terms, direct 
 	case <-ctx.Done():
 		return nil, &store.StoreError{Kind: store.Timeout, Sent: r.pod.Leave(w), Err: context.Cause(ctx)}
 	}
+}
+
+// askDirect makes a call of a check's own, after the store has been told what
+// fallbacks admitted of the same buckets: a look and a charge, where there is some.
+func (r *Runner) askDirect(ctx context.Context, ops []store.Op) ([]store.Grant, error) {
+	if c := r.pod.Tell(r.now(), ops); c != nil {
+		within, cancel := context.WithTimeout(ctx, r.patience) // for all of it together
+		defer cancel()
+		ctx = within
+		for range 2 {
+			grants, err := r.store.Take(ctx, c.Ops)
+			err = short(c.Ops, grants, err)
+			r.pod.Reply(r.now(), c, grants, err)
+			if err != nil {
+				return nil, unsent(err)
+			}
+			if c = r.pod.Tell(r.now(), ops); c == nil {
+				break
+			}
+		}
+	}
+	grants, err := r.store.Take(ctx, ops)
+	if err = short(ops, grants, err); err == nil {
+		r.pod.Answered(r.now(), ops, grants)
+	}
+	return grants, err
 }
 
 // short is the error of a store that broke its contract.

@@ -47,7 +47,7 @@ func (p *Pod) Tick(now int64) []*Call {
 		delete(p.endings, p.ticked)
 	}
 	p.mu.Unlock()
-	return p.due(now, due, ends, false)
+	return append(p.due(now, due, ends, false), p.tellQuiet(now)...)
 }
 
 // Release returns the calls that give back all leases and tell all counts, at the

@@ -109,6 +109,8 @@ func (s *Server) decideBatch(ctx context.Context, x *exchange) error {
 func (s *Server) encodeHeaders(f *headers.Fields, v *tallygate.Verdict) {
 	f.Reset()
 	if v.Tightest < 0 {
+		// No entry has numbers to show, but a denial without the store tells a wait.
+		s.style.EncodeRetry(f, headers.Facts{Denied: !v.Allow, RetryMS: v.RetryMS})
 		return
 	}
 	e := &v.Entries[v.Tightest]

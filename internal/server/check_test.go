@@ -118,7 +118,7 @@ func TestHDR08(t *testing.T) {
 	} {
 		h := newHandler(t, server.Config{Limiter: newLimiter(t, newClock(), failing{kind})})
 		w := post(h, `{"entries":[{"rule":"slow","key":"k"}]}`)
-		wantBody := `{"verdict":"allow","degraded":"` + want + `","entries":[{"rule":"slow","verdict":"allow","reason":"` + want + `","source":"none"}],"headers":{}}` + "\n"
+		wantBody := `{"verdict":"allow","degraded":"` + want + `","entries":[{"rule":"slow","verdict":"allow","reason":"` + want + `","source":"fallback"}],"headers":{}}` + "\n"
 		if w.Code != http.StatusOK || w.Body.String() != wantBody {
 			t.Errorf("%s: %d %s", kind, w.Code, w.Body)
 		}

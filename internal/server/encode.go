@@ -52,9 +52,11 @@ func appendEntry(dst []byte, e *tallygate.EntryVerdict) []byte {
 	if e.Counted {
 		dst = appendNumber(dst, `,"limit":`, e.Limit)
 		dst = appendNumber(dst, `,"remaining":`, e.Remaining)
-		if e.RetryMS > 0 {
-			dst = appendNumber(dst, `,"retry_ms":`, e.RetryMS)
-		}
+	}
+	if e.RetryMS > 0 {
+		dst = appendNumber(dst, `,"retry_ms":`, e.RetryMS)
+	}
+	if e.Counted {
 		dst = appendNumber(dst, `,"reset_ms":`, e.ResetMS)
 	}
 	dst = appendText(dst, `,"reason":`, string(e.Reason))
