@@ -121,7 +121,8 @@ func (b *bucket) tells(name store.Bucket) (store.Op, bool) {
 // syncFirst returns the call that tells what was admitted on an estimate, where
 // that is used up: only then is the store's answer exact. nil where all is told.
 func (p *Pod) syncFirst(now int64, f *flight, head *Waiter) *Call {
-	mask, hashes := p.lock(head.Ops)
+	var hashes [store.MaxOps]uint64
+	mask := p.lock(head.Ops, hashes[:])
 	defer p.buckets.Unlock(mask)
 	var c *Call
 	for i := range head.Ops {

@@ -157,27 +157,28 @@ type view struct {
 	known     bool  // the store has said something
 }
 
-// left is what a local answer says is left: the view, plus what came back.
-func (b *bucket) left(now int64) int64 {
+// outlook is what a local answer says is left, the view plus what came back, and
+// the time to full by that, or to the window's end as the store told it.
+func (b *bucket) outlook(now int64) (left, resetMS int64) {
 	l, v := b.limit, &b.view
-	left := v.remaining
+	left = v.remaining
 	if !v.known {
 		left += l.Full()
 	}
-	if l.Algorithm == limit.TokenBucket {
-		elapsed := min((now-v.atNS)/int64(time.Millisecond), l.Burst*l.PeriodMS/l.Rate+1)
-		left += elapsed * l.Rate / l.PeriodMS
+	if l.Algorithm != limit.TokenBucket {
+		return max(0, min(left, l.Capacity)), max(0, (v.resetNS-now+ms-1)/ms)
 	}
-	return max(0, min(left, l.Full()))
+	left = max(0, min(left+b.refill((now-v.atNS)/ms), l.Burst))
+	return left, ceil((l.Burst-left)*l.PeriodMS, l.Rate)
 }
 
-// resetMS is the time to full by what is left, or to the window's end as the store
-// told it.
-func (b *bucket) resetMS(now int64) int64 {
+// refill is what came back in so many ms, at most little more than a full bucket.
+func (b *bucket) refill(elapsed int64) int64 {
 	l := b.limit
-	if l.Algorithm != limit.TokenBucket {
-		return max(0, (b.view.resetNS-now+ms-1)/ms)
+	// Whether that fills the bucket is asked without a division: most checks come
+	// before, and a division is a tenth of a hit.
+	if elapsed > 1<<22 || (elapsed-1)*l.Rate > l.Burst*l.PeriodMS {
+		elapsed = min(elapsed, l.Burst*l.PeriodMS/l.Rate+1)
 	}
-	missing := (l.Burst - b.left(now)) * l.PeriodMS
-	return (missing + l.Rate - 1) / l.Rate
+	return elapsed * l.Rate / l.PeriodMS
 }

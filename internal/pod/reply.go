@@ -55,7 +55,8 @@ func spends(ops []store.Op, grants []store.Grant) bool {
 
 // learn updates the buckets a call asked for.
 func (p *Pod) learn(now int64, c *Call, grants []store.Grant, spent bool, err error) {
-	mask, hashes := p.lock(c.Ops)
+	var hashes [store.MaxOps]uint64
+	mask := p.lock(c.Ops, hashes[:])
 	defer p.buckets.Unlock(mask)
 	pods := p.pods.Load()
 	if err == nil && len(grants) > 0 && grants[0].NowMS > 0 {
@@ -120,7 +121,8 @@ func (p *Pod) learn(now int64, c *Call, grants []store.Grant, spent bool, err er
 // takeOwn spends a waiter's costs from what the pod has, all or none, and answers
 // it if it could.
 func (p *Pod) takeOwn(now int64, w *Waiter) bool {
-	mask, hashes := p.lock(w.Ops)
+	var hashes [store.MaxOps]uint64
+	mask := p.lock(w.Ops, hashes[:])
 	defer p.buckets.Unlock(mask)
 	var known [store.MaxOps]*bucket
 	for i := range w.Ops {
@@ -147,7 +149,8 @@ func (p *Pod) takeOwn(now int64, w *Waiter) bool {
 			}
 		}
 		b.view.remaining -= op.Cost
-		w.Grants = append(w.Grants, p.yes(now, b, from))
+		w.Grants = append(w.Grants, store.Grant{})
+		p.yes(&w.Grants[i], now, b, from)
 	}
 	return true
 }

@@ -19,7 +19,8 @@ func (p *Pod) topUp(now int64, ops []store.Op, terms []Terms, low uint32) *Call 
 	if p.flights[name] != nil {
 		return nil
 	}
-	mask, hashes := p.lock(asked)
+	var hashes [store.MaxOps]uint64
+	mask := p.lock(asked, hashes[:])
 	defer p.buckets.Unlock(mask)
 	c := &Call{Ops: asked, askedNS: now, topUp: true, triggers: make([]trigger, len(asked)), most: make([]int64, len(asked)), terms: pickTerms(terms, low)}
 	pods := p.sharers()
