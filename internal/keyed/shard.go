@@ -84,18 +84,23 @@ func (s *shard[V]) entry(n uint32) *entry[V] {
 	return &s.slabs[n/slabSize][n%slabSize]
 }
 
-// find returns the place of a name in the index, or -1.
-func (s *shard[V]) find(hash uint64, n Name) int {
+// find returns an entry by its name, and its place in the index; nil if there is none.
+func (s *shard[V]) find(hash uint64, n Name) (e *entry[V], place uint32) {
 	if len(s.index) == 0 {
-		return -1
+		return nil, 0
 	}
 	mask := uint32(len(s.index) - 1)
-	for at := uint32(hash) & mask; s.index[at] != 0; at = (at + 1) & mask {
-		if p := s.index[at]; p.hash() == uint32(hash) && s.entry(p.entry()).is(n) {
-			return int(at)
+	for at := uint32(hash) & mask; ; at = (at + 1) & mask {
+		p := s.index[at]
+		if p == 0 {
+			return nil, 0
+		}
+		if p.hash() == uint32(hash) {
+			if e := s.entry(p.entry()); e.is(n) {
+				return e, at
+			}
 		}
 	}
-	return -1
 }
 
 // insert takes a free entry, or a new one, and puts it into the index.

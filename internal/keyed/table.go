@@ -89,8 +89,8 @@ func (t *Table[V]) Unlock(mask uint64) {
 // the shard is locked.
 func (t *Table[V]) GetLocked(hash uint64, n Name) *V {
 	s := &t.shards[hash>>t.shift]
-	if at := s.find(hash, n); at >= 0 {
-		return &s.entry(s.index[at].entry()).value
+	if e, _ := s.find(hash, n); e != nil {
+		return &e.value
 	}
 	return nil
 }
@@ -114,8 +114,8 @@ func (t *Table[V]) InsertLocked(hash uint64, n Name, droppable func(*V) bool) *V
 // DeleteLocked forgets a name.
 func (t *Table[V]) DeleteLocked(hash uint64, n Name) {
 	s := &t.shards[hash>>t.shift]
-	if at := s.find(hash, n); at >= 0 {
-		s.remove(uint32(at))
+	if e, place := s.find(hash, n); e != nil {
+		s.remove(place)
 		t.count.Add(-1)
 	}
 }

@@ -60,7 +60,8 @@ func (p *Pod) local(now int64, dst []store.Grant, ops []store.Op, terms []Terms,
 	for range ops {
 		dst = append(dst, store.Grant{})
 	}
-	q := question{pod: p, now: now, ops: ops, terms: terms, grants: dst[start:], known: known}
+	var q question // a literal would be made elsewhere and copied
+	q.pod, q.now, q.ops, q.terms, q.grants, q.known = p, now, ops, terms, dst[start:], known
 	mask := p.lock(ops, hashes)
 	for i := range ops {
 		q.find(i, hashes[i])
