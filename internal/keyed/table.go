@@ -4,8 +4,8 @@
 // A name is three strings, compared part by part, so that no separator in one
 // of them can make two names alike. Values lie in slabs that never move: a
 // pointer to a value stays good until the value is deleted, and growing copies
-// only the small index. An entry costs its value, 64 bytes that hold a name of up
-// to 40, and 11 to 22 bytes of index.
+// only the small index. An entry costs its value, 56 bytes that hold a name of up
+// to 45, and 11 to 22 bytes of index.
 //
 // Callers lock the shards of all names they mean to touch at once, by
 // [Table.Lock] with a mask; methods whose names end in Locked need that. There

@@ -153,7 +153,7 @@ func (b *bucket) told(now int64, op *store.Op, g *store.Grant, err error, pods i
 		}
 		return
 	}
-	b.view = view{known: true, remaining: g.Remaining, atNS: now, resetNS: now + g.ResetMS*ms}
+	b.see(now, g, 0)
 	if t.everyNS == 0 {
 		return
 	}

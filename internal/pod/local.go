@@ -189,7 +189,7 @@ func (q *question) spend() {
 		default:
 			from = store.FromLease
 			b.leases.spend(q.now, cost)
-			b.demand.add(q.now, cost)
+			b.ask(q.now, cost)
 			if !q.ops[i].Shadow && b.low(q.now) {
 				q.low |= 1 << i
 			}
@@ -218,7 +218,7 @@ func (q *question) refuse() {
 		case op.How == store.Add && b != nil:
 			q.count(i)
 			q.pod.yes(g, q.now, b, store.FromAsync)
-		case b != nil && b.view.known:
+		case b != nil && b.known:
 			q.pod.yes(g, q.now, b, store.FromLease)
 		default:
 			*g = store.Grant{Skipped: true, Limit: op.Limit}
@@ -246,7 +246,7 @@ func (p *Pod) no(g *store.Grant, now int64, b *bucket, cost int64) {
 	g.Source, g.Limit, g.NowMS = store.FromDenyCache, b.limit, p.nowMS(now)
 	var left int64
 	left, g.ResetMS = b.outlook(now)
-	if b.view.known {
+	if b.known {
 		g.Remaining = left
 	}
 	switch {

@@ -149,7 +149,7 @@ func (p *Pod) call(now int64, f *flight, speaksFor []*Waiter) *Call {
 			b.flights++
 			b.leases.expire(now)
 			op.Reports = p.report(now, op.Bucket.Rule, b)
-			op.Want, op.Pods = min(op.Want, b.demand.want(now)), pods
+			op.Want, op.Pods = min(op.Want, b.want(now)), pods
 			if c.terms != nil {
 				op.Want = p.room(now, b, op, c.terms[i].Before, op.Want)
 			}

@@ -113,7 +113,7 @@ func (p *Pod) learn(now int64, c *Call, grants []store.Grant, spent bool, err er
 			p.charge(now, b, op, c.terms[i].Before, op.Cost+grants[i].Queue+grants[i].Lease)
 		}
 		if spent && !c.topUp && op.Cost > 0 {
-			b.demand.add(now, op.Cost+grants[i].Queue)
+			b.ask(now, op.Cost+grants[i].Queue)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func (p *Pod) takeOwn(now int64, w *Waiter) bool {
 		op, b, from := &w.Ops[i], known[i], store.FromLease
 		if op.Want > 0 {
 			b.leases.spend(now, op.Cost)
-			b.demand.add(now, op.Cost)
+			b.ask(now, op.Cost)
 		} else {
 			from = store.FromAsync
 			if b.tally.admit(op.Cost) {
