@@ -2,6 +2,7 @@ package bench_test
 
 import (
 	"context"
+	"hash/maphash"
 	"slices"
 	"sync"
 	"testing"
@@ -124,8 +125,9 @@ func testOpenLoopExact(t *testing.T) {
 // testOpenLoopLocal measures what a decision from leases takes when checks come
 // at a pace, each on a processor that did something else meanwhile. It is the time
 // of the call, not from when it was due: a timer is late by more than a decision
-// takes. Between two calls a millisecond apart the caches go to others, so that a
-// CAS bucket at the same pace is shown too, and decisions back to back.
+// takes. Between two calls a millisecond apart the caches go to others, so that
+// nothing, a CAS bucket and a bucket of a map at the same pace are shown too, and
+// decisions back to back.
 func testOpenLoopLocal(t *testing.T) {
 	l := lending(t)
 	check := tallygate.Check{Domain: "public-api", Entries: []tallygate.Entry{{Rule: "growth-global", Key: []string{"acct_7Q2"}}}}
@@ -138,12 +140,19 @@ func testOpenLoopLocal(t *testing.T) {
 			t.Error("the CAS bucket denies")
 		}
 	}
+	table := &striped{seed: maphash.MakeSeed()}
+	mapped := func() {
+		if !table.take("acct_7Q2", time.Now().UnixNano(), 1, 1e9) {
+			t.Error("the map denies")
+		}
+	}
 	for _, rate := range openRates() {
 		p99 := func(f func()) func() float64 {
 			return func() float64 { return pacedP99(t, rate, f) }
 		}
-		got := alternate(p99(nothing), p99(bucket), p99(decide))
+		got := alternate(p99(nothing), p99(bucket), p99(decide), p99(mapped))
 		row(t, "open loop, "+perSecond(rate)+", CAS bucket p99 / nothing", got[1], got[0], "ns", "-", true)
+		row(t, "open loop, "+perSecond(rate)+", striped map p99 / nothing", got[3], got[0], "ns", "-", true)
 		row(t, "open loop, "+perSecond(rate)+", from a lease p99 / nothing", got[2], got[0], "ns", "<= 1 us", got[2] <= 1000)
 	}
 	hot := func(f func()) func() float64 { return func() float64 { return hotP99(f) } }

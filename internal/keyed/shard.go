@@ -1,6 +1,10 @@
 package keyed
 
-import "strings"
+import (
+	"encoding/binary"
+	"math"
+	"strings"
+)
 
 // slabSize is the number of entries a slab: small enough that 64 half-used ones
 // do not matter, large enough that the table of slabs does not either.
@@ -18,28 +22,40 @@ const minIndex = 8
 
 // shortName is the length up to which a name lies in its entry: there it costs no
 // second look at memory, which in a large table is most of what finding costs.
-// With it an entry's own fields are one cache line.
-const shortName = 40
+const shortName = 45
 
-// entry is a value and its name, whose parts follow one another.
+// entry is a value and its name, whose parts follow one another. Its own fields are
+// 56 bytes, so that the first 8 of a value are in the cache line of the name.
 type entry[V any] struct {
-	long         *string // the name, if it is longer than shortName
-	next         uint32  // in a free entry, the next free +1
-	domain, rule uint32  // lengths of the first two parts
-	length       uint32  // of all three; 0 in a free entry
-	short        [shortName]byte
-	value        V
+	long *longName // the name, if it is longer than shortName
+	// domain, rule and all are the lengths of the first two parts and of the whole
+	// of a short name. all is 0 in a free entry, which has the number of the next
+	// free one, + 1, where its name was.
+	domain, rule, all uint8
+	short             [shortName]byte
+	value             V
+}
+
+// longName is a name that does not fit into an entry, and how long its parts are.
+type longName struct {
+	name         string
+	domain, rule int
+}
+
+// parts returns the name.
+func (l *longName) parts() Name {
+	d, r := l.domain, l.domain+l.rule
+	return Name{Domain: l.name[:d], Rule: l.name[d:r], Key: l.name[r:]}
 }
 
 // is reports whether the entry has that name.
 func (e *entry[V]) is(n Name) bool {
-	d, r, l := int(e.domain), int(e.domain)+int(e.rule), int(e.length)
+	if e.long != nil {
+		return e.long.parts() == n
+	}
+	d, r, l := int(e.domain), int(e.domain)+int(e.rule), int(e.all)
 	if l-r != len(n.Key) || d != len(n.Domain) || r-d != len(n.Rule) {
 		return false
-	}
-	if e.long != nil {
-		name := *e.long
-		return name[r:] == n.Key && name[d:r] == n.Rule && name[:d] == n.Domain
 	}
 	return string(e.short[r:l]) == n.Key && string(e.short[d:r]) == n.Rule && string(e.short[:d]) == n.Domain
 }
@@ -47,12 +63,12 @@ func (e *entry[V]) is(n Name) bool {
 // setName copies a name: the caller may use the bytes behind its strings again.
 func (e *entry[V]) setName(n Name) {
 	d, r, l := len(n.Domain), len(n.Domain)+len(n.Rule), len(n.Domain)+len(n.Rule)+len(n.Key)
-	e.domain, e.rule, e.length = uint32(d), uint32(r-d), uint32(l)
 	if l > shortName {
 		name := strings.Clone(n.Domain + n.Rule + n.Key) // joining a single part does not copy it
-		e.long = &name
+		e.long, e.all = &longName{name, d, r - d}, math.MaxUint8
 		return
 	}
+	e.domain, e.rule, e.all = uint8(d), uint8(r-d), uint8(l)
 	copy(e.short[:], n.Domain)
 	copy(e.short[d:], n.Rule)
 	copy(e.short[r:], n.Key)
@@ -60,13 +76,20 @@ func (e *entry[V]) setName(n Name) {
 
 // parts returns the entry's name.
 func (e *entry[V]) parts() Name {
-	name := string(e.short[:min(int(e.length), shortName)])
 	if e.long != nil {
-		name = *e.long
+		return e.long.parts()
 	}
-	d, r := e.domain, e.domain+e.rule
-	return Name{Domain: name[:d], Rule: name[d:r], Key: name[r:]}
+	return (&longName{string(e.short[:e.all]), int(e.domain), int(e.rule)}).parts()
 }
+
+// free empties an entry and puts it before the next free one.
+func (e *entry[V]) free(next uint32) {
+	*e = entry[V]{}
+	binary.LittleEndian.PutUint32(e.short[:], next)
+}
+
+// next is the next free entry, + 1.
+func (e *entry[V]) next() uint32 { return binary.LittleEndian.Uint32(e.short[:]) }
 
 // slot is a place of the index: an entry's number + 1 in the upper half, 0 for
 // none, and the lower half of its hash below it, so that moving slots and most
@@ -84,18 +107,23 @@ func (s *shard[V]) entry(n uint32) *entry[V] {
 	return &s.slabs[n/slabSize][n%slabSize]
 }
 
-// find returns the place of a name in the index, or -1.
-func (s *shard[V]) find(hash uint64, n Name) int {
+// find returns an entry by its name, and its place in the index; nil if there is none.
+func (s *shard[V]) find(hash uint64, n Name) (e *entry[V], place uint32) {
 	if len(s.index) == 0 {
-		return -1
+		return nil, 0
 	}
 	mask := uint32(len(s.index) - 1)
-	for at := uint32(hash) & mask; s.index[at] != 0; at = (at + 1) & mask {
-		if p := s.index[at]; p.hash() == uint32(hash) && s.entry(p.entry()).is(n) {
-			return int(at)
+	for at := uint32(hash) & mask; ; at = (at + 1) & mask {
+		p := s.index[at]
+		if p == 0 {
+			return nil, 0
+		}
+		if p.hash() == uint32(hash) {
+			if e := s.entry(p.entry()); e.is(n) {
+				return e, at
+			}
 		}
 	}
-	return -1
 }
 
 // insert takes a free entry, or a new one, and puts it into the index.
@@ -106,7 +134,7 @@ func (s *shard[V]) insert(hash uint64, n Name) *V {
 	var number uint32
 	if s.free > 0 {
 		number = s.free - 1
-		s.free = s.entry(number).next
+		s.free = s.entry(number).next()
 	} else {
 		number = s.used
 		if int(number/slabSize) == len(s.slabs) {
@@ -148,7 +176,7 @@ func (s *shard[V]) each(slab int, f func(Name, *V)) bool {
 	defer s.mu.Unlock()
 	first := uint32(slab) * slabSize
 	for n := first; n < min(first+slabSize, s.used); n++ {
-		if e := s.entry(n); e.length > 0 { // a free entry has no name
+		if e := s.entry(n); e.all > 0 { // a free entry has no name
 			f(e.parts(), &e.value)
 		}
 	}
@@ -159,7 +187,7 @@ func (s *shard[V]) each(slab int, f func(Name, *V)) bool {
 // behind it that may move there does, so that no run is broken.
 func (s *shard[V]) remove(gap uint32) {
 	number := s.index[gap].entry()
-	*s.entry(number) = entry[V]{next: s.free}
+	s.entry(number).free(s.free)
 	s.free = number + 1
 	s.live--
 	mask := uint32(len(s.index) - 1)

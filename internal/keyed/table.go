@@ -4,8 +4,8 @@
 // A name is three strings, compared part by part, so that no separator in one
 // of them can make two names alike. Values lie in slabs that never move: a
 // pointer to a value stays good until the value is deleted, and growing copies
-// only the small index. An entry costs its value, 64 bytes that hold a name of up
-// to 40, and 11 to 22 bytes of index.
+// only the small index. An entry costs its value, 56 bytes that hold a name of up
+// to 45, and 11 to 22 bytes of index.
 //
 // Callers lock the shards of all names they mean to touch at once, by
 // [Table.Lock] with a mask; methods whose names end in Locked need that. There
@@ -89,8 +89,8 @@ func (t *Table[V]) Unlock(mask uint64) {
 // the shard is locked.
 func (t *Table[V]) GetLocked(hash uint64, n Name) *V {
 	s := &t.shards[hash>>t.shift]
-	if at := s.find(hash, n); at >= 0 {
-		return &s.entry(s.index[at].entry()).value
+	if e, _ := s.find(hash, n); e != nil {
+		return &e.value
 	}
 	return nil
 }
@@ -114,8 +114,8 @@ func (t *Table[V]) InsertLocked(hash uint64, n Name, droppable func(*V) bool) *V
 // DeleteLocked forgets a name.
 func (t *Table[V]) DeleteLocked(hash uint64, n Name) {
 	s := &t.shards[hash>>t.shift]
-	if at := s.find(hash, n); at >= 0 {
-		s.remove(uint32(at))
+	if e, place := s.find(hash, n); e != nil {
+		s.remove(place)
 		t.count.Add(-1)
 	}
 }

@@ -127,7 +127,8 @@ func (b *bucket) tells(name store.Bucket) (store.Op, bool) {
 // syncFirst returns the call that tells what was admitted on an estimate, where
 // that is used up: only then is the store's answer exact. nil where all is told.
 func (p *Pod) syncFirst(now int64, f *flight, head *Waiter) *Call {
-	mask, hashes := p.lock(head.Ops)
+	var hashes [store.MaxOps]uint64
+	mask := p.lock(head.Ops, hashes[:])
 	defer p.buckets.Unlock(mask)
 	var c *Call
 	for i := range head.Ops {
@@ -161,7 +162,7 @@ func (b *bucket) told(now int64, op *store.Op, g *store.Grant, err error, pods i
 		}
 		return 0
 	}
-	b.view = view{known: true, remaining: g.Remaining, atNS: now, resetNS: now + g.ResetMS*ms}
+	b.see(now, g, 0)
 	if t.everyNS == 0 {
 		return 0
 	}

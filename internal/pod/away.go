@@ -34,7 +34,8 @@ func (p *Pod) Away(now int64, dst []store.Grant, ops []store.Op, terms []Terms, 
 	if e, ok := errors.AsType[*store.StoreError](err); ok {
 		q.downNS, q.refused = int64(e.Down), e.Kind == store.Refused
 	}
-	mask, hashes := p.lock(ops)
+	var hashes [store.MaxOps]uint64
+	mask := p.lock(ops, hashes[:])
 	closed = q.answer(hashes)
 	p.buckets.Unlock(mask)
 	if closed != NoneClosed {
@@ -126,7 +127,7 @@ func (q *alone) choose(i int, hash uint64) bool {
 	switch {
 	case op.How == store.Add:
 		if mine { // counted by Local
-			q.grants[i] = q.pod.yes(q.now, b, store.FromAsync)
+			q.yes(i, b, store.FromAsync)
 		}
 	case op.Shadow:
 	case q.rules[i].Pass:
@@ -196,20 +197,26 @@ func (q *alone) spend() {
 			q.grants[i] = store.Grant{OK: true, Source: store.FromAllowlist, Limit: op.Limit, NowMS: q.pod.nowMS(q.now)}
 		case paid:
 			b.leases.spend(q.now, op.Cost)
-			b.demand.add(q.now, op.Cost)
+			b.ask(q.now, op.Cost)
 			b.view.remaining -= op.Cost
-			q.grants[i] = q.pod.yes(q.now, b, store.FromLease)
+			q.yes(i, b, store.FromLease)
 		case estimated:
 			if b.tally.admit(op.Cost) {
 				q.sync |= 1 << i
 			}
 			b.view.remaining -= op.Cost
-			q.grants[i] = q.pod.yes(q.now, b, store.FromAsync)
+			q.yes(i, b, store.FromAsync)
 		case drawn:
 			q.draw(i)
 			q.grants[i] = store.Grant{OK: true, Source: store.FromFallback, Limit: op.Limit, NowMS: q.pod.nowMS(q.now)}
 		}
 	}
+}
+
+// yes answers op i from what the pod has.
+func (q *alone) yes(i int, b *bucket, from store.Source) {
+	q.grants[i] = store.Grant{} // not skipped
+	q.pod.yes(&q.grants[i], q.now, b, from)
 }
 
 // draw takes what op i costs from its fallback, and notes what the store is to be

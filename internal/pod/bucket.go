@@ -10,29 +10,32 @@ import (
 // bucket is what a pod knows of one bucket. All of it is bound to the numbers it
 // was learnt under: other numbers forget it, and what is left of leases goes back.
 //
-// A pod remembers many, and then a hit costs the cache lines it reads: after that of
-// the name, what a lease hit reads is two of them, what a denial reads one more, and
-// what few rules have is elsewhere.
+// A pod remembers many, and then a hit costs the cache lines it reads. What a lease
+// hit reads comes first: it ends with the line after that of the name. A remembered
+// denial reads one line more, and what few rules have is elsewhere.
 type bucket struct {
 	limit  *limit.Limit
-	leases held
+	view   view
 	demand demand
 	// size is the last lease, of which a fifth left makes the pod ask for more.
 	size int32
-	view view
+	// known says that the store has said something, and toppingUp that the pod
+	// already asks for the next lease.
+	known, toppingUp bool
+	denials          int8 // in a row, each of which makes the pause longer
+	leases           held // the first half of it
+
+	denial denial
 	// pauseNS is until when the pod does not ask for more of a bucket it found
 	// empty: others ask too, and each asking for a token or two would cost the
 	// store more than all the tokens are worth. After a denial smaller costs than
 	// that one still ask.
 	pauseNS int64
-	denial  denial
+	earlier earlier
+	flights int32 // under way for a set with this bucket in it
 	pre     pre
 	tally   *tally // of rules that count first and tell later; nil for others
-	// flights counts the flights under way for a set with this bucket in it, and
-	// toppingUp says that the pod already asks for the next lease.
-	flights   int32
-	toppingUp bool
-	denials   int8 // in a row, each of which makes the pause longer
+	_       [32]byte
 }
 
 // topUpAt is the part of a lease below which the pod asks for the next one, and
@@ -54,7 +57,7 @@ func (b *bucket) bind(l *limit.Limit) bool {
 		}
 		if l.Revision > b.limit.Revision || !b.limit.Same(l) {
 			b.leases.release()
-			b.denial, b.view, b.pauseNS, b.size = denial{}, view{}, 0, 0
+			b.denial, b.view, b.known, b.pauseNS, b.size = denial{}, view{}, false, 0, 0
 			b.pre = pre{}
 			if b.tally != nil {
 				b.tally.budget = 0
@@ -68,7 +71,7 @@ func (b *bucket) bind(l *limit.Limit) bool {
 // droppable reports whether forgetting the bucket loses nothing.
 func (b *bucket) droppable(now int64) bool {
 	return b.flights == 0 && !b.toppingUp && now >= b.denial.untilNS && b.leases.idle() &&
-		int32(now/int64(demandSpan)) > b.demand.slot+int32(len(b.demand.tokens)) && now > b.pauseNS+denialsFor &&
+		int32(now/int64(demandSpan)) > b.demand.slot+1+int32(len(b.earlier)) && now > b.pauseNS+denialsFor &&
 		(b.tally == nil || b.tally.unpaid() == 0 && !b.tally.scheduled && (b.tally.fallback == nil || b.tally.fallback.whole(now)))
 }
 
@@ -95,7 +98,7 @@ func (b *bucket) learn(now, askedNS int64, op *store.Op, g *store.Grant, spent b
 		b.leases.release() // other numbers came into force while the call was under way
 		return
 	}
-	b.view = view{known: true, remaining: g.Remaining + b.leases.tokens(now), atNS: now, resetNS: now + g.ResetMS*ms}
+	b.see(now, g, b.leases.tokens(now))
 	if b.tally != nil && b.tally.everyNS > 0 {
 		b.renew(now, g.Remaining, pods)
 	}
@@ -152,32 +155,39 @@ func (b *bucket) pauseMS(now int64) int64 { return max(0, ceil(b.pauseNS-now, ms
 // the store said anything it is counted from the full limit.
 type view struct {
 	remaining int64
-	atNS      int64
-	resetNS   int64 // when a window ends, or a log is empty
-	known     bool  // the store has said something
+	atNS      int64 // when it said so; of others than token buckets, their reset
 }
 
-// left is what a local answer says is left: the view, plus what came back.
-func (b *bucket) left(now int64) int64 {
+// see takes in what the store says is left, beside what the pod holds.
+func (b *bucket) see(now int64, g *store.Grant, held int64) {
+	b.known, b.view = true, view{remaining: g.Remaining + held, atNS: now}
+	if b.limit.Algorithm != limit.TokenBucket {
+		b.view.atNS += g.ResetMS * ms // when a window ends, or a log is empty
+	}
+}
+
+// outlook is what a local answer says is left, the view plus what came back, and
+// the time to full by that, or to the window's end as the store told it.
+func (b *bucket) outlook(now int64) (left, resetMS int64) {
 	l, v := b.limit, &b.view
-	left := v.remaining
-	if !v.known {
+	left = v.remaining
+	if !b.known {
 		left += l.Full()
 	}
-	if l.Algorithm == limit.TokenBucket {
-		elapsed := min((now-v.atNS)/int64(time.Millisecond), l.Burst*l.PeriodMS/l.Rate+1)
-		left += elapsed * l.Rate / l.PeriodMS
+	if l.Algorithm != limit.TokenBucket {
+		return max(0, min(left, l.Capacity)), max(0, (v.atNS-now+ms-1)/ms)
 	}
-	return max(0, min(left, l.Full()))
+	left = max(0, min(left+b.refill((now-v.atNS)/ms), l.Burst))
+	return left, ceil((l.Burst-left)*l.PeriodMS, l.Rate)
 }
 
-// resetMS is the time to full by what is left, or to the window's end as the store
-// told it.
-func (b *bucket) resetMS(now int64) int64 {
+// refill is what came back in so many ms, at most little more than a full bucket.
+func (b *bucket) refill(elapsed int64) int64 {
 	l := b.limit
-	if l.Algorithm != limit.TokenBucket {
-		return max(0, (b.view.resetNS-now+ms-1)/ms)
+	// Whether that fills the bucket is asked without a division: most checks come
+	// before, and a division is a tenth of a hit.
+	if elapsed > 1<<22 || (elapsed-1)*l.Rate > l.Burst*l.PeriodMS {
+		elapsed = min(elapsed, l.Burst*l.PeriodMS/l.Rate+1)
 	}
-	missing := (l.Burst - b.left(now)) * l.PeriodMS
-	return (missing + l.Rate - 1) / l.Rate
+	return elapsed * l.Rate / l.PeriodMS
 }

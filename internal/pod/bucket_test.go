@@ -1,20 +1,26 @@
 package pod
 
 import (
-	"reflect"
 	"testing"
+	"unsafe"
 )
 
-// What a lease hit reads of a bucket is two cache lines; with a line for the name
-// an entry is four, and none of them lies across two entries.
+// What a lease hit reads of a bucket ends with the cache line after that of its
+// name, what a denial reads with the next: an entry is four lines, the first 56
+// bytes of it the table's, and none of them lies across two entries.
 func TestBucketLayout(t *testing.T) {
-	const line = 64
-	bucket := reflect.TypeFor[bucket]()
-	if size := bucket.Size(); size != 3*line {
-		t.Errorf("a bucket has %d bytes, want %d", size, 3*line)
+	const (
+		line = 64
+		name = 56
+	)
+	var b bucket
+	if end := name + unsafe.Sizeof(b); end != 4*line {
+		t.Errorf("a bucket ends at byte %d of its entry, want %d", end, 4*line)
 	}
-	view, _ := bucket.FieldByName("view")
-	if end := view.Offset + view.Type.Size(); end > 2*line {
+	if end := name + unsafe.Offsetof(b.leases) + unsafe.Offsetof(b.leases.generation); end > 2*line {
 		t.Errorf("what a lease hit reads ends at byte %d, want at most %d", end, 2*line)
+	}
+	if end := name + unsafe.Offsetof(b.pauseNS) + unsafe.Sizeof(b.pauseNS); end > 3*line {
+		t.Errorf("what a denial reads ends at byte %d, want at most %d", end, 3*line)
 	}
 }

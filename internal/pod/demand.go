@@ -12,43 +12,49 @@ const demandSpan = 250 * time.Millisecond
 // token saves more calls than its return costs.
 const slowDemand = 4
 
-// demand is what a pod spends on a bucket, in slots of demandSpan: the current
-// one and those before, the latest first.
+// demand is what a pod spends on a bucket, in slots of demandSpan: here the current
+// one.
 type demand struct {
-	slot   int32 // number of the current one
-	tokens [4]int32
+	slot   int32 // its number
+	tokens int32
 }
 
-func (d *demand) roll(now int64) {
+// earlier is the demand of the slots before, the latest first.
+type earlier [3]int32
+
+func (b *bucket) roll(now int64) {
+	d := &b.demand
 	slot := int32(now / int64(demandSpan))
-	n := slot - d.slot
+	n := int(slot - d.slot)
 	d.slot = slot
-	switch {
-	case n <= 0:
-	case int(n) >= len(d.tokens):
-		d.tokens = [4]int32{}
-	default:
-		copy(d.tokens[n:], d.tokens[:])
-		clear(d.tokens[:n])
+	if n <= 0 {
+		return
 	}
+	was := b.earlier
+	b.earlier = earlier{}
+	if n <= len(was) {
+		b.earlier[n-1] = d.tokens
+		copy(b.earlier[n:], was[:])
+	}
+	d.tokens = 0
 }
 
-// add counts tokens asked for.
-func (d *demand) add(now, tokens int64) {
-	d.roll(now)
-	d.tokens[0] = int32(min(int64(d.tokens[0])+tokens, mostTokens))
+// ask counts tokens asked for.
+func (b *bucket) ask(now, tokens int64) {
+	b.roll(now)
+	b.demand.tokens = int32(min(int64(b.demand.tokens)+tokens, mostTokens))
 }
 
 // want is the lease this demand deserves: what was spent in a demandSpan, or, of a
 // slow bucket, in the part of a second that a lease surely lives.
-func (d *demand) want(now int64) int64 {
-	d.roll(now)
-	fast := int64(max(d.tokens[0], d.tokens[1]))
+func (b *bucket) want(now int64) int64 {
+	b.roll(now)
+	fast := int64(max(b.demand.tokens, b.earlier[0]))
 	if fast >= slowDemand {
 		return fast
 	}
-	var second int64
-	for _, n := range d.tokens {
+	second := int64(b.demand.tokens)
+	for _, n := range b.earlier {
 		second += int64(n)
 	}
 	return max(fast, second*7/10)

@@ -49,10 +49,10 @@ func (p *Pod) Leases() map[string]LeaseFigures {
 			h = new(held)
 			now[n.Rule] = h
 		}
-		for i := range b.leases {
-			l := &b.leases[i]
-			h.idle += int64(l.tokens) + int64(l.back)
-			h.out += int64(l.tokens) + int64(l.back) + int64(l.spent)
+		l := &b.leases
+		for i := range l.left {
+			h.idle += int64(l.left[i]) + int64(l.back[i])
+			h.out += int64(l.left[i]) + int64(l.back[i]) + int64(l.spent[i])
 		}
 	})
 	f := &p.figures
@@ -99,13 +99,13 @@ func (f *figures) add(rule string, d LeaseFigures) {
 // report takes out of a bucket's leases what the store is to be told now.
 func (p *Pod) report(now int64, rule string, b *bucket) []store.Report {
 	var d LeaseFigures
-	for i := range b.leases {
-		l := &b.leases[i]
-		d.Spent += int64(l.spent)
-		if now < l.endsNS {
-			d.Returned += int64(l.back)
+	l := &b.leases
+	for i, ends := range l.endsNS {
+		d.Spent += int64(l.spent[i])
+		if now < ends {
+			d.Returned += int64(l.back[i])
 		} else {
-			d.Expired += int64(l.back) // the store has forgotten that generation, or is about to
+			d.Expired += int64(l.back[i]) // the store has forgotten that generation, or is about to
 		}
 	}
 	p.figures.add(rule, d)
@@ -117,13 +117,12 @@ func (p *Pod) report(now int64, rule string, b *bucket) []store.Report {
 // learns of it: it forgets what ends first for a new generation, or the new one
 // where that has ended.
 func (p *Pod) granted(rule string, b *bucket, g *store.Grant, endsNS int64) {
-	d := LeaseFigures{Granted: g.Lease}
-	switch at := b.leases.place(g.Generation, endsNS); {
+	d, l := LeaseFigures{Granted: g.Lease}, &b.leases
+	switch at := l.place(g.Generation, endsNS); {
 	case at < 0:
 		d.Expired = g.Lease
-	case b.leases[at].generation != g.Generation:
-		l := &b.leases[at]
-		d.Spent, d.Expired = int64(l.spent), int64(l.tokens)+int64(l.back)
+	case l.generation[at] != g.Generation:
+		d.Spent, d.Expired = int64(l.spent[at]), int64(l.left[at])+int64(l.back[at])
 	}
 	p.figures.add(rule, d)
 }
@@ -145,10 +144,11 @@ func (p *Pod) settled(rule string, t trigger, lives, paid bool) {
 // the bucket in the table for good.
 func (p *Pod) settle(now int64, rule string, b *bucket, all bool) {
 	var d LeaseFigures
-	for i := range b.leases {
-		if l := &b.leases[i]; l.tokens == 0 && (all || now >= l.endsNS-soon) {
-			d.Spent += int64(l.spent)
-			l.spent = 0
+	l := &b.leases
+	for i, tokens := range l.left {
+		if tokens == 0 && (all || now >= l.endsNS[i]-soon) {
+			d.Spent += int64(l.spent[i])
+			l.spent[i] = 0
 		}
 	}
 	p.figures.add(rule, d)

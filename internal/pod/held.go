@@ -12,8 +12,8 @@ func (p *Pod) Held(name store.Bucket) (tokens int64) {
 	if b == nil {
 		return 0
 	}
-	for i := range b.leases {
-		tokens += int64(b.leases[i].tokens) + int64(b.leases[i].back)
+	for i, back := range b.leases.back {
+		tokens += int64(b.leases.left[i]) + int64(back)
 	}
 	return tokens
 }

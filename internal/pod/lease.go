@@ -19,25 +19,24 @@ const soon = int64(giveBackBefore + TickEvery)
 // max_lease.
 const mostTokens = 1 << 30
 
-// lease is tokens paid for in the store, of one generation.
-type lease struct {
-	generation int64
-	endsNS     int64 // when it may no longer be spent
-	tokens     int32 // still to be spent
-	spent      int32 // since the last report
-	back       int32 // to be returned
-}
+// held is the leases of one bucket, tokens paid for in the store: of two generations
+// at most, the one that ends first, and is spent first, before the other. What a hit
+// reads comes first, of both.
+type held struct {
+	endsNS [2]int64 // when one may no longer be spent
+	left   [2]int32 // still to be spent
+	spent  [2]int32 // since the last report
 
-// held is the leases of one bucket: of two generations at most, the one that ends
-// first, and is spent first, before the other.
-type held [2]lease
+	generation [2]int64
+	back       [2]int32 // to be returned
+}
 
 // tokens returns what may be spent now.
 func (h *held) tokens(now int64) int64 {
 	var sum int64
-	for i := range h {
-		if now < h[i].endsNS {
-			sum += int64(h[i].tokens)
+	for i := range h.endsNS {
+		if now < h.endsNS[i] {
+			sum += int64(h.left[i])
 		}
 	}
 	return sum
@@ -45,14 +44,13 @@ func (h *held) tokens(now int64) int64 {
 
 // spend takes cost, which tokens said is there.
 func (h *held) spend(now, cost int64) {
-	for i := range h {
-		l := &h[i]
-		if now >= l.endsNS {
+	for i := range h.endsNS {
+		if now >= h.endsNS[i] {
 			continue
 		}
-		n := min(cost, int64(l.tokens))
-		l.tokens -= int32(n)
-		l.spent += int32(n)
+		n := min(cost, int64(h.left[i]))
+		h.left[i] -= int32(n)
+		h.spent[i] += int32(n)
 		cost -= n
 	}
 }
@@ -60,15 +58,14 @@ func (h *held) spend(now, cost int64) {
 // refund undoes a spend of which nothing came: as far as its lease still lives
 // and has not been reported, the newest first.
 func (h *held) refund(now, cost int64) {
-	for i := len(h) - 1; i >= 0; i-- {
-		l := &h[i]
-		n := int32(min(cost, int64(l.spent)))
-		l.spent -= n
+	for i := len(h.spent) - 1; i >= 0; i-- {
+		n := int32(min(cost, int64(h.spent[i])))
+		h.spent[i] -= n
 		cost -= int64(n)
-		if now < l.endsNS {
-			l.tokens += n
+		if now < h.endsNS[i] {
+			h.left[i] += n
 		} else {
-			l.back += n
+			h.back[i] += n
 		}
 	}
 }
@@ -79,11 +76,11 @@ func (h *held) refund(now, cost int64) {
 // generations, tell what is late: a store's clock may step back.
 func (h *held) place(generation, endsNS int64) int {
 	switch {
-	case generation == h[1].generation && h[1].endsNS > 0:
+	case generation == h.generation[1] && h.endsNS[1] > 0:
 		return 1
-	case generation == h[0].generation && h[0].endsNS > 0:
+	case generation == h.generation[0] && h.endsNS[0] > 0:
 		return 0
-	case endsNS < h[0].endsNS:
+	case endsNS < h.endsNS[0]:
 		return -1
 	default:
 		return 0
@@ -96,56 +93,60 @@ func (h *held) grant(generation, tokens, endsNS int64) {
 	if at < 0 {
 		return
 	}
-	l := &h[at]
-	if l.generation != generation || l.endsNS == 0 {
-		*l = lease{generation: generation, endsNS: endsNS}
+	if h.generation[at] != generation || h.endsNS[at] == 0 {
+		h.generation[at], h.endsNS[at] = generation, endsNS
+		h.left[at], h.spent[at], h.back[at] = 0, 0, 0
 	}
-	l.tokens = int32(min(int64(l.tokens)+tokens, mostTokens))
+	h.left[at] = int32(min(int64(h.left[at])+tokens, mostTokens))
 	// Leases of one generation end together, but later ones may be shorter.
-	l.endsNS = min(l.endsNS, endsNS)
-	if h[0].endsNS > h[1].endsNS {
-		h[0], h[1] = h[1], h[0]
+	h.endsNS[at] = min(h.endsNS[at], endsNS)
+	if h.endsNS[0] > h.endsNS[1] {
+		h.swap()
 	}
+}
+
+// swap has the two change places.
+func (h *held) swap() {
+	h.endsNS[0], h.endsNS[1] = h.endsNS[1], h.endsNS[0]
+	h.left[0], h.left[1] = h.left[1], h.left[0]
+	h.spent[0], h.spent[1] = h.spent[1], h.spent[0]
+	h.generation[0], h.generation[1] = h.generation[1], h.generation[0]
+	h.back[0], h.back[1] = h.back[1], h.back[0]
 }
 
 // expire moves what has ended, or soon will, to what goes back.
 func (h *held) expire(now int64) {
-	for i := range h {
-		if l := &h[i]; l.tokens > 0 && now >= l.endsNS-soon {
-			l.back += l.tokens
-			l.tokens = 0
+	for i, tokens := range h.left {
+		if tokens > 0 && now >= h.endsNS[i]-soon {
+			h.back[i] += tokens
+			h.left[i] = 0
 		}
 	}
 }
 
 // release gives up all tokens: they go back with the next report.
 func (h *held) release() {
-	for i := range h {
-		h[i].back += h[i].tokens
-		h[i].tokens = 0
+	for i, tokens := range h.left {
+		h.back[i] += tokens
+		h.left[i] = 0
 	}
 }
 
 // report takes out what the store should know. It is handed out once: a report
 // that was lost must not be sent again, since it may have arrived.
 func (h *held) report(dst []store.Report) []store.Report {
-	for i := range h {
-		l := &h[i]
-		if l.spent == 0 && l.back == 0 {
+	for i, generation := range h.generation {
+		if h.spent[i] == 0 && h.back[i] == 0 {
 			continue
 		}
-		dst = append(dst, store.Report{Generation: l.generation, Spent: int64(l.spent), Back: int64(l.back)})
-		l.spent, l.back = 0, 0
+		dst = append(dst, store.Report{Generation: generation, Spent: int64(h.spent[i]), Back: int64(h.back[i])})
+		h.spent[i], h.back[i] = 0, 0
 	}
 	return dst
 }
 
 // idle reports whether there is nothing to spend and nothing to tell.
 func (h *held) idle() bool {
-	for i := range h {
-		if h[i].tokens != 0 || h[i].spent != 0 || h[i].back != 0 {
-			return false
-		}
-	}
-	return true
+	none := [2]int32{}
+	return h.left == none && h.spent == none && h.back == none
 }

@@ -33,12 +33,36 @@ type Decision struct {
 // for an Ask, those of ops not Lacking. terms has one for each op; nil means that
 // all of them lease.
 func (p *Pod) Local(now int64, dst []store.Grant, ops []store.Op, terms []Terms) ([]store.Grant, Decision) {
+	if len(ops) > fewOps {
+		return p.localMany(now, dst, ops, terms)
+	}
+	var hashes [fewOps]uint64
+	var known [fewOps]*bucket
+	return p.local(now, dst, ops, terms, hashes[:len(ops)], known[:len(ops)])
+}
+
+// fewOps is how many ops nearly every check has at most: to clear room for MaxOps
+// would cost it more than to look up a bucket.
+const fewOps = 4
+
+// localMany is Local of any number of ops. Its frame is its own, so that no other
+// check clears it.
+//
+//go:noinline
+func (p *Pod) localMany(now int64, dst []store.Grant, ops []store.Op, terms []Terms) ([]store.Grant, Decision) {
+	var hashes [store.MaxOps]uint64
+	var known [store.MaxOps]*bucket
+	return p.local(now, dst, ops, terms, hashes[:len(ops)], known[:len(ops)])
+}
+
+func (p *Pod) local(now int64, dst []store.Grant, ops []store.Op, terms []Terms, hashes []uint64, known []*bucket) ([]store.Grant, Decision) {
 	start := len(dst)
 	for range ops {
 		dst = append(dst, store.Grant{})
 	}
-	q := question{pod: p, now: now, ops: ops, terms: terms, grants: dst[start:]}
-	mask, hashes := p.lock(ops)
+	var q question // a literal would be made elsewhere and copied
+	q.pod, q.now, q.ops, q.terms, q.grants, q.known = p, now, ops, terms, dst[start:], known
+	mask := p.lock(ops, hashes)
 	for i := range ops {
 		q.find(i, hashes[i])
 	}
@@ -47,7 +71,7 @@ func (p *Pod) Local(now int64, dst []store.Grant, ops []store.Op, terms []Terms)
 	for i := range ops {
 		q.say(i)
 	}
-	if q.d.Outcome == Denied {
+	if q.outcome == Denied {
 		q.refuse()
 	} else {
 		q.spend()
@@ -56,10 +80,11 @@ func (p *Pod) Local(now int64, dst []store.Grant, ops []store.Op, terms []Terms)
 	if q.sync != 0 {
 		p.schedule(now, ops, terms, q.sync)
 	}
-	if q.low != 0 && q.d.Outcome == Allowed { // an Ask makes a call anyway
-		q.d.TopUp = p.topUp(now, ops, terms, q.low)
+	d := Decision{Outcome: q.outcome, Lacking: q.lacking}
+	if q.low != 0 && q.outcome == Allowed { // an Ask makes a call anyway
+		d.TopUp = p.topUp(now, ops, terms, q.low)
 	}
-	return dst, q.d
+	return dst, d
 }
 
 // question is one check as the pod looks at it, its buckets locked.
@@ -69,8 +94,11 @@ type question struct {
 	ops    []store.Op
 	terms  []Terms
 	grants []store.Grant
-	known  [store.MaxOps]*bucket
-	d      Decision
+	known  []*bucket
+	// outcome and lacking are the Decision's: one in here, with its pointer to a call,
+	// would put known on the heap.
+	outcome Outcome
+	lacking uint32
 	// low and sync have a bit for each op whose leases should be topped up, and
 	// whose counts should be told.
 	low, sync uint32
@@ -103,7 +131,7 @@ func (q *question) find(i int, hash uint64) {
 func (q *question) say(i int) {
 	op, b, counting := &q.ops[i], q.known[i], q.term(i).Counting
 	if b == nil || op.Cost == 0 || counting == Exact || counting == Lease && op.Want == 0 {
-		q.d.Lacking |= 1 << i
+		q.lacking |= 1 << i
 		return
 	}
 	switch {
@@ -112,47 +140,43 @@ func (q *question) say(i int) {
 	case counting == Lease && b.leases.tokens(q.now) >= op.Cost:
 		q.grants[i].OK = true // paid for, whatever the store said since
 	case b.denial.covers(q.now, op.Cost):
-		q.grants[i] = q.pod.no(q.now, b, op.Cost)
+		q.pod.no(&q.grants[i], q.now, b, op.Cost)
 		if !op.Shadow {
-			q.d.Outcome = Denied
+			q.outcome = Denied
 		}
 	case counting == Async && b.tally.may(q.now, op.Cost):
 		q.grants[i].OK = true
 	case b.pauses(q.now, op.Cost) && !op.Shadow:
-		q.deny(i, q.pod.no(q.now, b, op.Cost))
+		q.pod.no(&q.grants[i], q.now, b, op.Cost)
+		q.outcome = Denied
+	case q.before(i):
+		q.outcome = Denied
 	default:
-		if g, refused := q.before(i); refused {
-			q.deny(i, g)
-			return
-		}
-		q.d.Lacking |= 1 << i
+		q.lacking |= 1 << i
 	}
 }
 
-func (q *question) deny(i int, g store.Grant) {
-	q.d.Outcome = Denied
-	q.grants[i] = g
-}
-
-// before asks the pod's own bucket in front of the store.
-func (q *question) before(i int) (store.Grant, bool) {
+// before asks the pod's own bucket in front of the store, and reports whether that
+// denies.
+func (q *question) before(i int) (refused bool) {
 	op, b := &q.ops[i], q.known[i]
 	n, ok := q.term(i).Before.numbers(op.Limit, q.pod.pods.Load(), op.MaxCost)
 	if !ok || op.Shadow {
-		return store.Grant{}, false
+		return false
 	}
 	b.pre.roll(q.now, q.now+q.pod.offsetNS.Load(), n)
 	retryMS, refused := b.pre.refuses(op.Cost, q.now, n)
-	if !refused {
-		return store.Grant{}, false
+	if refused {
+		_, resetMS := b.outlook(q.now)
+		q.grants[i] = store.Grant{Source: store.FromPreLimit, Limit: b.limit, RetryMS: retryMS, ResetMS: resetMS, NowMS: q.pod.nowMS(q.now)}
 	}
-	return store.Grant{Source: store.FromPreLimit, Limit: b.limit, RetryMS: retryMS, ResetMS: b.resetMS(q.now), NowMS: q.pod.nowMS(q.now)}, true
+	return refused
 }
 
 // spend takes what the OK ops cost from what the pod has.
 func (q *question) spend() {
-	if q.d.Lacking == 0 {
-		q.d.Outcome = Allowed
+	if q.lacking == 0 {
+		q.outcome = Allowed
 	}
 	for i := range q.ops {
 		if !q.grants[i].OK {
@@ -165,13 +189,13 @@ func (q *question) spend() {
 		default:
 			from = store.FromLease
 			b.leases.spend(q.now, cost)
-			b.demand.add(q.now, cost)
+			b.ask(q.now, cost)
 			if !q.ops[i].Shadow && b.low(q.now) {
 				q.low |= 1 << i
 			}
 		}
 		b.view.remaining -= cost
-		q.grants[i] = q.pod.yes(q.now, b, from)
+		q.pod.yes(&q.grants[i], q.now, b, from)
 	}
 }
 
@@ -185,7 +209,7 @@ func (q *question) count(i int) {
 // refuse answers a check that is denied: what denied has its grant, of the others
 // it says what is known. Rules that only report count what was asked.
 func (q *question) refuse() {
-	q.d.Lacking = 0
+	q.lacking = 0
 	for i := range q.ops {
 		op, b := &q.ops[i], q.known[i]
 		g := &q.grants[i]
@@ -193,9 +217,9 @@ func (q *question) refuse() {
 		case g.Limit != nil:
 		case op.How == store.Add && b != nil:
 			q.count(i)
-			*g = q.pod.yes(q.now, b, store.FromAsync)
-		case b != nil && b.view.known:
-			*g = q.pod.yes(q.now, b, store.FromLease)
+			q.pod.yes(g, q.now, b, store.FromAsync)
+		case b != nil && b.known:
+			q.pod.yes(g, q.now, b, store.FromLease)
 		default:
 			*g = store.Grant{Skipped: true, Limit: op.Limit}
 		}
@@ -210,19 +234,20 @@ func (p *Pod) nowMS(now int64) int64 {
 	return 0
 }
 
-// yes is an answer from what the pod has.
-func (p *Pod) yes(now int64, b *bucket, from store.Source) store.Grant {
-	return store.Grant{
-		OK: true, Source: from, Limit: b.limit, NowMS: p.nowMS(now),
-		Remaining: b.left(now), ResetMS: b.resetMS(now),
-	}
+// yes writes an answer from what the pod has to g, a grant of zeros or OK. A grant
+// is three cache lines: it is filled in where it is, not copied.
+func (p *Pod) yes(g *store.Grant, now int64, b *bucket, from store.Source) {
+	g.OK, g.Source, g.Limit, g.NowMS = true, from, b.limit, p.nowMS(now)
+	g.Remaining, g.ResetMS = b.outlook(now)
 }
 
-// no is a denial from memory.
-func (p *Pod) no(now int64, b *bucket, cost int64) store.Grant {
-	g := store.Grant{Source: store.FromDenyCache, Limit: b.limit, NowMS: p.nowMS(now), ResetMS: b.resetMS(now)}
-	if b.view.known {
-		g.Remaining = b.left(now)
+// no writes a denial from memory to g, a grant of zeros.
+func (p *Pod) no(g *store.Grant, now int64, b *bucket, cost int64) {
+	g.Source, g.Limit, g.NowMS = store.FromDenyCache, b.limit, p.nowMS(now)
+	var left int64
+	left, g.ResetMS = b.outlook(now)
+	if b.known {
+		g.Remaining = left
 	}
 	switch {
 	case now < b.denial.untilNS:
@@ -235,13 +260,13 @@ func (p *Pod) no(now int64, b *bucket, cost int64) store.Grant {
 		g.RetryMS = max(1, b.pauseMS(now))
 		g.Remaining = 0
 	}
-	return g
 }
 
 // Refund gives back what Local set aside for a check that was then denied, or
 // whose answer is not known to have allowed it. Reports stay counted.
 func (p *Pod) Refund(now int64, ops []store.Op, terms []Terms, lacking uint32) {
-	mask, hashes := p.lock(ops)
+	var hashes [store.MaxOps]uint64
+	mask := p.lock(ops, hashes[:])
 	defer p.buckets.Unlock(mask)
 	for i := range ops {
 		if lacking&(1<<i) != 0 || ops[i].How == store.Add {

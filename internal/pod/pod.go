@@ -153,7 +153,8 @@ func (p *Pod) call(now int64, f *flight, speaksFor []*Waiter) *Call {
 		return c
 	}
 	c = &Call{Ops: append([]store.Op(nil), head.Ops...), askedNS: now, flight: f, terms: head.Terms}
-	mask, hashes := p.lock(c.Ops)
+	var hashes [store.MaxOps]uint64
+	mask := p.lock(c.Ops, hashes[:])
 	defer p.buckets.Unlock(mask)
 	pods := p.sharers()
 	c.most = make([]int64, len(c.Ops))
@@ -164,7 +165,7 @@ func (p *Pod) call(now int64, f *flight, speaksFor []*Waiter) *Call {
 			b.flights++
 			b.leases.expire(now)
 			op.Reports = p.report(now, op.Bucket.Rule, b)
-			op.Want, op.Pods = min(op.Want, b.demand.want(now)), pods
+			op.Want, op.Pods = min(op.Want, b.want(now)), pods
 			if c.terms != nil {
 				op.Want = p.room(now, b, op, c.terms[i].Before, op.Want)
 			}
@@ -187,14 +188,14 @@ func (p *Pod) notSent(speaksFor []*Waiter) {
 	}
 }
 
-// lock locks the shards of all ops.
-func (p *Pod) lock(ops []store.Op) (mask uint64, hashes [store.MaxOps]uint64) {
+// lock locks the shards of all ops, and sets hashes to the hash of each.
+func (p *Pod) lock(ops []store.Op, hashes []uint64) (mask uint64) {
 	for i := range ops {
 		hashes[i] = p.buckets.Hash(keyed.Name(ops[i].Bucket))
 		mask |= p.buckets.Bit(hashes[i])
 	}
 	p.buckets.Lock(mask)
-	return mask, hashes
+	return mask
 }
 
 // lockOne locks one bucket's shard and returns what is remembered of it, or nil.

@@ -60,7 +60,8 @@ func spends(ops []store.Op, grants []store.Grant) bool {
 
 // learn updates the buckets a call asked for.
 func (p *Pod) learn(now int64, c *Call, grants []store.Grant, spent bool, err error) {
-	mask, hashes := p.lock(c.Ops)
+	var hashes [store.MaxOps]uint64
+	mask := p.lock(c.Ops, hashes[:])
 	defer p.buckets.Unlock(mask)
 	pods := p.pods.Load()
 	if err == nil && len(grants) > 0 && grants[0].NowMS > 0 {
@@ -125,7 +126,7 @@ func (p *Pod) learn(now int64, c *Call, grants []store.Grant, spent bool, err er
 			p.charge(now, b, op, c.terms[i].Before, op.Cost+grants[i].Queue+grants[i].Lease)
 		}
 		if spent && !c.topUp && op.Cost > 0 {
-			b.demand.add(now, op.Cost+grants[i].Queue)
+			b.ask(now, op.Cost+grants[i].Queue)
 		}
 	}
 }
@@ -133,7 +134,8 @@ func (p *Pod) learn(now int64, c *Call, grants []store.Grant, spent bool, err er
 // takeOwn spends a waiter's costs from what the pod has, all or none, and answers
 // it if it could.
 func (p *Pod) takeOwn(now int64, w *Waiter) bool {
-	mask, hashes := p.lock(w.Ops)
+	var hashes [store.MaxOps]uint64
+	mask := p.lock(w.Ops, hashes[:])
 	defer p.buckets.Unlock(mask)
 	var known [store.MaxOps]*bucket
 	for i := range w.Ops {
@@ -152,7 +154,7 @@ func (p *Pod) takeOwn(now int64, w *Waiter) bool {
 		op, b, from := &w.Ops[i], known[i], store.FromLease
 		if op.Want > 0 {
 			b.leases.spend(now, op.Cost)
-			b.demand.add(now, op.Cost)
+			b.ask(now, op.Cost)
 		} else {
 			from = store.FromAsync
 			if b.tally.admit(op.Cost) {
@@ -160,7 +162,8 @@ func (p *Pod) takeOwn(now int64, w *Waiter) bool {
 			}
 		}
 		b.view.remaining -= op.Cost
-		w.Grants = append(w.Grants, p.yes(now, b, from))
+		w.Grants = append(w.Grants, store.Grant{})
+		p.yes(&w.Grants[i], now, b, from)
 	}
 	return true
 }

@@ -128,7 +128,8 @@ func (p *Pod) tellFirst(now int64, f *flight, ops []store.Op) *Call {
 	if p.fallen.Load() == 0 {
 		return nil
 	}
-	mask, hashes := p.lock(ops)
+	var hashes [store.MaxOps]uint64
+	mask := p.lock(ops, hashes[:])
 	defer p.buckets.Unlock(mask)
 	var c *Call
 	for i := range ops {
@@ -156,7 +157,8 @@ func (p *Pod) Answered(now int64, ops []store.Op, grants []store.Grant) {
 	if p.fallen.Load() == 0 && p.overflow.len() == 0 {
 		return
 	}
-	mask, hashes := p.lock(ops)
+	var hashes [store.MaxOps]uint64
+	mask := p.lock(ops, hashes[:])
 	defer p.buckets.Unlock(mask)
 	for i := range ops {
 		p.heard(now, p.buckets.GetLocked(hashes[i], keyed.Name(ops[i].Bucket)), &ops[i], &grants[i])

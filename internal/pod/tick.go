@@ -93,7 +93,7 @@ func (p *Pod) returns(now int64, e *ending, all bool) (store.Op, bool) {
 	if all {
 		b.leases.release()
 	}
-	if b.leases[0].back+b.leases[1].back == 0 {
+	if b.leases.back == [2]int32{} {
 		p.settle(now, e.bucket.Rule, b, all)
 		return store.Op{}, false
 	}

@@ -19,7 +19,8 @@ func (p *Pod) topUp(now int64, ops []store.Op, terms []Terms, low uint32) *Call 
 	if p.flights[name] != nil {
 		return nil
 	}
-	mask, hashes := p.lock(asked)
+	var hashes [store.MaxOps]uint64
+	mask := p.lock(asked, hashes[:])
 	defer p.buckets.Unlock(mask)
 	c := &Call{Ops: asked, askedNS: now, topUp: true, triggers: make([]trigger, len(asked)), most: make([]int64, len(asked)), terms: pickTerms(terms, low)}
 	pods := p.sharers()
@@ -37,7 +38,7 @@ func (p *Pod) topUp(now int64, ops []store.Op, terms []Terms, low uint32) *Call 
 		b.toppingUp = true
 		b.leases.expire(now)
 		c.triggers[i] = b.leases.takeTrigger(op.Cost)
-		op.Want, op.Pods = min(op.Want, b.demand.want(now)), pods
+		op.Want, op.Pods = min(op.Want, b.want(now)), pods
 		if c.terms != nil {
 			op.Want = p.room(now, b, op, c.terms[i].Before, op.Want)
 		}
@@ -77,31 +78,30 @@ func pick(ops []store.Op, bits uint32) []store.Op {
 // takeTrigger takes a spend out of what is to be reported, as far as one lease
 // has it: what a report has told already was spent for good.
 func (h *held) takeTrigger(cost int64) trigger {
-	l := &h[0]
-	if h[1].spent > l.spent {
-		l = &h[1]
+	at := 0
+	if h.spent[1] > h.spent[0] {
+		at = 1
 	}
-	n := min(cost, int64(l.spent))
-	l.spent -= int32(n)
-	return trigger{l.generation, n}
+	n := min(cost, int64(h.spent[at]))
+	h.spent[at] -= int32(n)
+	return trigger{h.generation[at], n}
 }
 
 // settleTrigger ends a background call: the tokens are the lease's again, or were
 // spent after all. It reports whether the lease is still there.
 func (h *held) settleTrigger(now int64, t trigger, paid bool) (lives bool) {
-	for i := range h {
-		l := &h[i]
-		if l.generation != t.generation {
+	for i, generation := range h.generation {
+		if generation != t.generation {
 			continue
 		}
 		lives = true
 		switch {
 		case !paid:
-			l.spent += int32(t.tokens)
-		case now < l.endsNS:
-			l.tokens += int32(t.tokens)
+			h.spent[i] += int32(t.tokens)
+		case now < h.endsNS[i]:
+			h.left[i] += int32(t.tokens)
 		default:
-			l.back += int32(t.tokens)
+			h.back[i] += int32(t.tokens)
 		}
 	}
 	return lives
