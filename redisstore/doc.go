@@ -9,13 +9,28 @@
 // deadline of the call; when a later group denies, what earlier ones spent is
 // undone by receipts after the answer. Everywhere else one call asks them all.
 //
-// # Errors and deadlines
+// # How a call goes
 //
-// A call returns within [Config.Deadline], whatever the server or the network
-// does; then its outcome is unknown, and it is never sent again. NOSCRIPT, MOVED
-// and ASK are routine, TRYAGAIN and READONLY are retried after 1 ms. All else is a
-// *store.StoreError.
+// Each primary is a shard with a queue: calls that wait go out together in one
+// pipelined send, by at most four goroutines a shard, whatever the server does. A call
+// returns within [Config.Deadline]; what was not sent by then never is, and what was
+// sent is never sent again, since it may have run. NOSCRIPT, MOVED, ASK, TRYAGAIN and
+// READONLY say that nothing ran: the call goes on, within the same deadline, to where
+// the answer points. The store asks the cluster by itself who owns which slots, every
+// two seconds and whenever an answer or a failure says that this has changed. All else
+// is a *store.StoreError.
+//
+// # When a shard fails
+//
+// After three failures in a row, or half of the last twenty, a shard is not asked any
+// more: calls fail at once with StoreError.Down set. About once a second one call, or
+// a beat where no call comes, finds out whether it is back. A beat is a number that
+// this pod counts up on every primary four times a second. After a failover, a restart
+// or a new connection it is read before anything else is sent: where it is behind, the
+// last spends are lost and rules that fail closed get an error for
+// [Config.FailoverHold]; where it is missing, all are, and missing buckets do not
+// count as full for [Config.EmptyHold] at most.
 //
 // A [Store] is safe for concurrent use. It owns its connections and a bounded number
-// of goroutines: one a call under way, and those that undo, until Close.
+// of goroutines, until Close.
 package redisstore
