@@ -40,18 +40,41 @@ type Result struct {
 // call, and returns when all have ended. f runs on many goroutines.
 func Drive(rate float64, length time.Duration, f func(i int) (outcome string)) *Result {
 	n := int(math.Ceil(rate * length.Seconds()))
-	r := &Result{Start: time.Now(), Calls: make([]Call, n)}
+	return drive(rate, f, func(i int) bool { return i < n })
+}
+
+// DriveUntil is Drive until stop is closed.
+func DriveUntil(rate float64, stop <-chan struct{}, f func(i int) (outcome string)) *Result {
+	return drive(rate, f, func(int) bool {
+		select {
+		case <-stop:
+			return false
+		default:
+			return true
+		}
+	})
+}
+
+func drive(rate float64, f func(i int) string, more func(i int) bool) *Result {
+	r := &Result{Start: time.Now()}
 	open := make(chan struct{}, maxOpen)
 	var group sync.WaitGroup
-	for i := range n {
+	var mu sync.Mutex // guards r.Calls
+	for i := 0; more(i); i++ {
 		due := time.Duration(float64(i) / rate * float64(time.Second))
 		if wait := due - time.Since(r.Start); wait > 0 {
 			time.Sleep(wait)
 		}
 		open <- struct{}{}
+		mu.Lock()
+		r.Calls = append(r.Calls, Call{Due: due})
+		mu.Unlock()
 		group.Go(func() {
 			outcome := f(i)
-			r.Calls[i] = Call{Due: due, Took: time.Since(r.Start) - due, Outcome: outcome}
+			took := time.Since(r.Start) - due
+			mu.Lock()
+			r.Calls[i].Took, r.Calls[i].Outcome = took, outcome
+			mu.Unlock()
 			<-open
 		})
 	}
@@ -59,26 +82,28 @@ func Drive(rate float64, length time.Duration, f func(i int) (outcome string)) *
 	return r
 }
 
-// Between returns the calls that were due from one time to another.
-func (r *Result) Between(from, to time.Time) *Result {
+// Where returns the calls that keep says yes to.
+func (r *Result) Where(keep func(Call) bool) *Result {
 	part := &Result{Start: r.Start}
 	for _, c := range r.Calls {
-		if at := r.Start.Add(c.Due); !at.Before(from) && at.Before(to) {
+		if keep(c) {
 			part.Calls = append(part.Calls, c)
 		}
 	}
 	return part
 }
 
+// Between returns the calls that were due from one time to another.
+func (r *Result) Between(from, to time.Time) *Result {
+	return r.Where(func(c Call) bool {
+		at := r.Start.Add(c.Due)
+		return !at.Before(from) && at.Before(to)
+	})
+}
+
 // Of returns the calls whose outcome is one of these.
 func (r *Result) Of(outcomes ...string) *Result {
-	part := &Result{Start: r.Start}
-	for _, c := range r.Calls {
-		if slices.Contains(outcomes, c.Outcome) {
-			part.Calls = append(part.Calls, c)
-		}
-	}
-	return part
+	return r.Where(func(c Call) bool { return slices.Contains(outcomes, c.Outcome) })
 }
 
 // Count is how many calls had one of these outcomes.
@@ -102,14 +127,12 @@ func (r *Result) Percentile(p float64) time.Duration {
 // Max returns the longest latency.
 func (r *Result) Max() time.Duration { return r.Percentile(100) }
 
-// Last returns when the last call with one of these outcomes was due, and whether
-// there is one.
-func (r *Result) Last(outcomes ...string) (time.Time, bool) {
-	list := r.Of(outcomes...).Calls
-	if len(list) == 0 {
+// Last returns when the last call was due, and whether there is one.
+func (r *Result) Last() (time.Time, bool) {
+	if len(r.Calls) == 0 {
 		return time.Time{}, false
 	}
-	return r.Start.Add(list[len(list)-1].Due), true
+	return r.Start.Add(r.Calls[len(r.Calls)-1].Due), true
 }
 
 // String says how many calls had which outcome, and how long they took.

@@ -37,7 +37,7 @@ func TestDrive_chargesAStall(t *testing.T) {
 		if got := r.Percentile(60); got != time.Millisecond {
 			t.Errorf("p60 = %s, want 1ms", got)
 		}
-		last, ok := r.Last("stalled")
+		last, ok := stalled.Last()
 		if !ok || last.Sub(r.Start) != 199*time.Millisecond {
 			t.Errorf("the last stalled was due at %s", last.Sub(r.Start))
 		}
@@ -53,7 +53,18 @@ func TestDrive_chargesAStall(t *testing.T) {
 func TestResult_ofNothing(t *testing.T) {
 	t.Parallel()
 	r := openloop.Drive(1000, 0, func(int) string { return "" })
-	if _, ok := r.Last(""); ok || r.Max() != 0 || r.Count("") != 0 {
+	if _, ok := r.Last(); ok || r.Max() != 0 || r.Count("") != 0 {
 		t.Errorf("no calls: %s", r)
 	}
+}
+
+func TestDriveUntil(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stop := make(chan struct{})
+		time.AfterFunc(50*time.Millisecond-time.Microsecond, func() { close(stop) })
+		if r := openloop.DriveUntil(1000, stop, func(int) string { return "" }); len(r.Calls) < 50 || len(r.Calls) > 51 {
+			t.Errorf("%d calls in 50 ms, want 50", len(r.Calls))
+		}
+	})
 }
