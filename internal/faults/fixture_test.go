@@ -33,6 +33,7 @@ const (
 	open   = "open"
 	second = "second" // the same, for checks of two buckets
 	closed = "closed"
+	strict = "strict" // the same as closed
 	tight  = "tight"
 	leased = "leased"
 
@@ -126,6 +127,7 @@ func ruleSet(t *testing.T) *rules.Snapshot {
 		rule(open, 10_000, 20_000, rules.FailOpen, rules.CountingExact),
 		rule(second, 10_000, 20_000, rules.FailOpen, rules.CountingExact),
 		rule(closed, 10_000, 20_000, rules.FailClosed, rules.CountingExact),
+		rule(strict, 10_000, 20_000, rules.FailClosed, rules.CountingExact),
 		rule(tight, tightRate, tightBurst, rules.FailOpen, rules.CountingExact),
 		rule(leased, leasedRate, leasedBurst, rules.FailClosed, rules.CountingLease),
 	}}, 1, time.Now())
