@@ -19,7 +19,13 @@ import (
 
 var suite = flag.String("faults", "", `run the suite: "short" or "full"`)
 
-func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *suite != "" {
+		hurry()
+	}
+	os.Exit(redistest.Main(m))
+}
 
 const (
 	shards = 3

@@ -37,7 +37,7 @@ func (f *fixture) measure() idle {
 	var p999, longest []time.Duration
 	var odd, cpu []float64
 	for range 3 {
-		w := watch(f.primaries[1])
+		w := watch(f.primaries[:]...)
 		r := openloop.Drive(rate, 300*time.Millisecond, f.ask)
 		w.end()
 		own, calm := w.own(r), w.calm(r)
@@ -106,7 +106,7 @@ type run struct {
 // while after fault returns. fault says by the run when it began and was over.
 func (f *fixture) during(t *testing.T, after time.Duration, fault func(r *run)) *run {
 	t.Helper()
-	r := &run{t: t, f: f, w: watch(f.primaries[1])}
+	r := &run{t: t, f: f, w: watch(append(f.c.Replicas(), f.primaries[:]...)...)}
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -116,6 +116,7 @@ func (f *fixture) during(t *testing.T, after time.Duration, fault func(r *run)) 
 		close(stop)
 		<-done
 		r.w.end()
+		r.w.forget(f.hurt(), r.began, r.back)
 		t.Logf("%s", r.Result)
 		t.Logf("hurt shard: %s", of(r.Result, "0", ""))
 	}()

@@ -23,8 +23,10 @@ const maxOpen = 20_000
 
 // Call is what came of one call.
 type Call struct {
-	// Due is when it was due, from the beginning; Took how long after that it ended.
-	Due, Took time.Duration
+	// Due is when it was due, from the beginning; Late how long after that f was
+	// called, and Took how long after that, Late included, it had returned. Late is
+	// the machine's fault: no call waits for another one.
+	Due, Late, Took time.Duration
 	// Outcome is what f called it.
 	Outcome string
 }
@@ -70,10 +72,11 @@ func drive(rate float64, f func(i int) string, more func(i int) bool) *Result {
 		r.Calls = append(r.Calls, Call{Due: due})
 		mu.Unlock()
 		group.Go(func() {
+			late := time.Since(r.Start) - due
 			outcome := f(i)
 			took := time.Since(r.Start) - due
 			mu.Lock()
-			r.Calls[i].Took, r.Calls[i].Outcome = took, outcome
+			r.Calls[i] = Call{Due: due, Late: late, Took: took, Outcome: outcome}
 			mu.Unlock()
 			<-open
 		})

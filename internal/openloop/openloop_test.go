@@ -25,6 +25,11 @@ func TestDrive_chargesAStall(t *testing.T) {
 		if len(r.Calls) != 300 || r.Count("stalled") != 100 || r.Count("served") != 200 {
 			t.Errorf("%s, want 200 served and 100 stalled", r)
 		}
+		for _, c := range r.Calls {
+			if c.Late != 0 {
+				t.Fatalf("a call waited %s for others", c.Late)
+			}
+		}
 		if r.Max() != 100*time.Millisecond {
 			t.Errorf("max %s, want the whole stall", r.Max())
 		}
