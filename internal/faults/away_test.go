@@ -17,6 +17,7 @@ func shardAway(r *run, within time.Duration) {
 	r.othersUnharmed()
 	r.closedShut()
 	r.openBounded()
+	r.breaks()
 	r.normalWithin(within, open, tight)
 }
 
@@ -64,7 +65,8 @@ func (r *run) replaced(replica interface{ Promoted(time.Duration) error }) {
 
 // TestFLT09_kill: a primary dies and its replica takes over.
 func TestFLT09_kill(t *testing.T) {
-	judged(t, func(t *testing.T, f *fixture) *run {
+	judged(t, func(f *fixture) *run {
+		t := f.t
 		replica := f.c.Replica(t, f.hurt())
 		r := f.during(t, topologyWithin+time.Second, func(r *run) {
 			f.c.Kill(f.hurt())
@@ -79,7 +81,8 @@ func TestFLT09_kill(t *testing.T) {
 
 // TestFLT02_hang: a primary hangs, connections open, and its replica takes over.
 func TestFLT02_hang(t *testing.T) {
-	judged(t, func(t *testing.T, f *fixture) *run {
+	judged(t, func(f *fixture) *run {
+		t := f.t
 		replica := f.c.Replica(t, f.hurt())
 		r := f.during(t, topologyWithin+time.Second, func(r *run) {
 			f.hurt().Pause(t)
@@ -94,7 +97,8 @@ func TestFLT02_hang(t *testing.T) {
 
 // TestFLT11_stall: a primary stands still for 200 ms. It makes no new connections.
 func TestFLT11_stall(t *testing.T) {
-	judged(t, func(t *testing.T, f *fixture) *run {
+	judged(t, func(f *fixture) *run {
+		t := f.t
 		was, accepted := f.connections(), f.c.Accepted()
 		r := f.during(t, backWithin+time.Second, func(r *run) {
 			f.hurt().Pause(t)
@@ -129,7 +133,8 @@ func (f *fixture) noStorm(t *testing.T, was, accepted int64) {
 // TestRestartBeforeTheTimeout: a primary comes back, empty, before anybody missed it,
 // and takes its replica's keys with it. What was denied is not admitted again.
 func TestRestartBeforeTheTimeout(t *testing.T) {
-	judged(t, func(t *testing.T, f *fixture) *run {
+	judged(t, func(f *fixture) *run {
+		t := f.t
 		r := f.during(t, backWithin+2*time.Second, func(r *run) {
 			f.c.Kill(f.hurt())
 			r.began = time.Now()
@@ -151,7 +156,7 @@ func TestRestartBeforeTheTimeout(t *testing.T) {
 			t.Errorf("an open rule admitted %d of one key in %.2f s, want at most %.0f", got, span, most)
 		}
 		// A closed rule trusts an empty shard only when its buckets would be full.
-		later := r.Between(r.back.Add(backWithin), r.back.Add(2*time.Second))
+		later := r.Between(r.back, r.back.Add(2*time.Second))
 		if got := of(later, "0", closed, allow); len(got.Calls) > 0 {
 			t.Errorf("closed rules admitted from a shard that had lost its counts: %s", got)
 		}
@@ -161,7 +166,8 @@ func TestRestartBeforeTheTimeout(t *testing.T) {
 
 // TestKillShard: primary and replica die, and stay away for a while.
 func TestKillShard(t *testing.T) {
-	judged(t, func(t *testing.T, f *fixture) *run {
+	judged(t, func(f *fixture) *run {
+		t := f.t
 		replica := f.c.Replica(t, f.hurt())
 		r := f.during(t, topologyWithin+time.Second, func(r *run) {
 			f.c.Kill(replica)
@@ -181,7 +187,8 @@ func TestKillShard(t *testing.T) {
 
 // TestAllDown: every node dies, then the primaries come back.
 func TestAllDown(t *testing.T) {
-	judged(t, func(t *testing.T, f *fixture) *run {
+	judged(t, func(f *fixture) *run {
+		t := f.t
 		r := f.during(t, topologyWithin+time.Second, func(r *run) {
 			for _, n := range f.c.Nodes {
 				f.c.Kill(n)

@@ -50,6 +50,7 @@ const (
 // fixture is a pod in front of the shared cluster, and keys by shard. Shard 0 is
 // the one that is hurt.
 type fixture struct {
+	t         *testing.T
 	c         *redistest.ProxiedCluster
 	store     *redisstore.Store
 	pod       *tallygate.Limiter
@@ -63,7 +64,7 @@ type fixture struct {
 func setup(t *testing.T) *fixture {
 	t.Helper()
 	needSuite(t)
-	f := &fixture{c: redistest.SharedProxiedCluster(t)}
+	f := &fixture{t: t, c: redistest.SharedProxiedCluster(t)}
 	f.c.Mend(t)
 	f.pickKeys(t)
 	f.store = connect(t, f.conf())
@@ -224,13 +225,12 @@ func one(l *tallygate.Limiter, c tallygate.Check) string {
 // hold lets time pass in which nothing is to be waited for: a fault lasts.
 func hold(d time.Duration) { time.Sleep(d) }
 
-// soon polls until f says yes, and returns when it did.
-func soon(t *testing.T, within time.Duration, what string, f func() bool) time.Time {
+// soon polls until f says yes.
+func soon(t *testing.T, within time.Duration, what string, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(within); !f(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not within %s: %s", within, what)
 		}
 	}
-	return time.Now()
 }

@@ -176,6 +176,15 @@ func (r *run) closedShut() {
 	}
 }
 
+// breaks: once the breaker is open nobody waits for the shard but a probe a second.
+func (r *run) breaks() {
+	from := r.began.Add(200 * time.Millisecond)
+	waited := of(r.Between(from, r.back), "0", closed, refusedTimeout)
+	if most := 2 + 2*r.back.Sub(from).Seconds(); float64(len(waited.Calls)) > most {
+		r.mood("%d closed checks waited for a shard that is away, want at most %.0f", len(waited.Calls), most)
+	}
+}
+
 // openBounded: inside one outage of d seconds an open rule admits on a key at most
 // 2·(burst + rate·d), and not nothing.
 func (r *run) openBounded() {
@@ -203,14 +212,14 @@ func (r *run) normalWithin(d time.Duration, rules ...string) {
 
 // judged runs a fault once, and where it complains of what may be the machine's
 // mood, up to twice more: two of three decide.
-func judged(t *testing.T, fault func(t *testing.T, f *fixture) *run) {
+func judged(t *testing.T, fault func(f *fixture) *run) {
 	t.Helper()
 	needSuite(t)
 	var sad int
 	for n := range 3 {
 		var moods []string
 		ok := t.Run(fmt.Sprintf("run %d", n+1), func(t *testing.T) {
-			if r := fault(t, setup(t)); r != nil && len(r.moods) > 0 {
+			if r := fault(setup(t)); r != nil && len(r.moods) > 0 {
 				moods = r.moods
 				t.Logf("complains:\n  %s", strings.Join(moods, "\n  "))
 			}

@@ -11,7 +11,8 @@ import (
 // half there for a while. Checks of one bucket do not notice; one of two buckets
 // that lie apart is decided by the fail mode, and is no failure of a shard.
 func TestCLU04_slotMoves(t *testing.T) {
-	judged(t, func(t *testing.T, f *fixture) *run {
+	judged(t, func(f *fixture) *run {
+		t := f.t
 		key, to := f.keys[0][5], f.primaries[1]
 		slot := f.slot(t, key)
 		if got := one(f.pod, check(key, open, second)); got != allow {
@@ -45,7 +46,8 @@ func TestCLU04_slotMoves(t *testing.T) {
 func TestFLT09_failover(t *testing.T) {
 	for _, how := range []redistest.Takeover{redistest.Graceful, redistest.Forced, redistest.Alone} {
 		t.Run("by "+string(how), func(t *testing.T) {
-			judged(t, func(t *testing.T, f *fixture) *run {
+			judged(t, func(f *fixture) *run {
+				t := f.t
 				replica := f.c.Replica(t, f.hurt())
 				r := f.during(t, topologyWithin+500*time.Millisecond, func(r *run) {
 					r.began = time.Now()
@@ -67,7 +69,8 @@ func TestFLT09_failover(t *testing.T) {
 // TestPartition: a primary is cut off from the other nodes, not from us. Its replica
 // takes over; later the two sides meet again.
 func TestPartition(t *testing.T) {
-	judged(t, func(t *testing.T, f *fixture) *run {
+	judged(t, func(f *fixture) *run {
+		t := f.t
 		replica := f.c.Replica(t, f.hurt())
 		healed := time.Time{}
 		r := f.during(t, topologyWithin+500*time.Millisecond, func(r *run) {

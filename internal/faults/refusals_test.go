@@ -15,8 +15,8 @@ import (
 // refusal is a fault in which the hurt shard answers, but not with what was asked.
 type refusal struct {
 	name string
-	on   func(t *testing.T, f *fixture)
-	off  func(t *testing.T, f *fixture)
+	on   func(f *fixture)
+	off  func(f *fixture)
 	// within is how long after it the answers are normal: at once where the breaker
 	// has nothing to do with it.
 	within time.Duration
@@ -28,26 +28,26 @@ const atOnce = 50 * time.Millisecond
 func refusals() []refusal {
 	return []refusal{
 		{
-			"OOM", func(t *testing.T, f *fixture) { f.hurt().Configure(t, "maxmemory", "1") },
-			func(t *testing.T, f *fixture) { f.hurt().MustDo(t, "CONFIG", "SET", "maxmemory", "0") }, atOnce,
+			"OOM", func(f *fixture) { f.hurt().Configure(f.t, "maxmemory", "1") },
+			func(f *fixture) { f.hurt().MustDo(f.t, "CONFIG", "SET", "maxmemory", "0") }, atOnce,
 		},
 		{
-			"NOPERM", func(t *testing.T, f *fixture) {
-				f.hurt().MustDo(t, "ACL", "SETUSER", "default", "-eval", "-evalsha")
-				t.Cleanup(func() { f.hurt().MustDo(t, "ACL", "SETUSER", "default", "+@all") })
+			"NOPERM", func(f *fixture) {
+				f.hurt().MustDo(f.t, "ACL", "SETUSER", "default", "-eval", "-evalsha")
+				f.t.Cleanup(func() { f.hurt().MustDo(f.t, "ACL", "SETUSER", "default", "+@all") })
 			},
-			func(t *testing.T, f *fixture) { f.hurt().MustDo(t, "ACL", "SETUSER", "default", "+@all") }, atOnce,
+			func(f *fixture) { f.hurt().MustDo(f.t, "ACL", "SETUSER", "default", "+@all") }, atOnce,
 		},
 		{
-			"NOREPLICAS", func(t *testing.T, f *fixture) { f.hurt().Configure(t, "min-replicas-to-write", "2") },
-			func(t *testing.T, f *fixture) { f.hurt().MustDo(t, "CONFIG", "SET", "min-replicas-to-write", "0") }, backWithin,
+			"NOREPLICAS", func(f *fixture) { f.hurt().Configure(f.t, "min-replicas-to-write", "2") },
+			func(f *fixture) { f.hurt().MustDo(f.t, "CONFIG", "SET", "min-replicas-to-write", "0") }, backWithin,
 		},
 		{
-			"max clients", func(t *testing.T, f *fixture) {
-				f.hurt().Configure(t, "maxclients", "1")
+			"max clients", func(f *fixture) {
+				f.hurt().Configure(f.t, "maxclients", "1")
 				f.front().Cut()
 			},
-			func(t *testing.T, f *fixture) { f.hurt().MustDo(t, "CONFIG", "SET", "maxclients", "10000") }, backWithin,
+			func(f *fixture) { f.hurt().MustDo(f.t, "CONFIG", "SET", "maxclients", "10000") }, backWithin,
 		},
 	}
 }
@@ -56,13 +56,14 @@ func refusals() []refusal {
 func TestRefusals(t *testing.T) {
 	for _, tt := range refusals() {
 		t.Run(tt.name, func(t *testing.T) {
-			judged(t, func(t *testing.T, f *fixture) *run {
+			judged(t, func(f *fixture) *run {
+				t := f.t
 				accepted := f.c.Accepted()
 				r := f.during(t, tt.within+time.Second, func(r *run) {
-					tt.on(t, f)
+					tt.on(f)
 					r.began = time.Now().Add(2 * deadline)
 					hold(long(700*time.Millisecond, 5*time.Second))
-					tt.off(t, f)
+					tt.off(f)
 					r.back = time.Now()
 				})
 				shardAway(r, tt.within)
@@ -120,7 +121,8 @@ func TestWrongPassword(t *testing.T) {
 
 // TestClusterDown: with full coverage required, one lost shard stops all of them.
 func TestClusterDown(t *testing.T) {
-	judged(t, func(t *testing.T, f *fixture) *run {
+	judged(t, func(f *fixture) *run {
+		t := f.t
 		for _, n := range f.c.Nodes {
 			n.Configure(t, "cluster-require-full-coverage", "yes")
 		}
@@ -169,7 +171,8 @@ func TestNOS02_scriptFlush(t *testing.T) {
 // TestWrongType: somebody's list in a bucket's place is the matter of that bucket
 // alone.
 func TestWrongType(t *testing.T) {
-	judged(t, func(t *testing.T, f *fixture) *run {
+	judged(t, func(f *fixture) *run {
+		t := f.t
 		key := f.keys[0][3]
 		for _, rule := range []string{second, strict} {
 			f.hurt().MustDo(t, "LPUSH", bucketKey(rule, key), "x")

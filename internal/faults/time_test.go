@@ -20,7 +20,8 @@ import (
 func TestClock(t *testing.T) {
 	for _, jump := range []time.Duration{10 * time.Second, -10 * time.Second} {
 		t.Run(jump.String(), func(t *testing.T) {
-			judged(t, func(t *testing.T, f *fixture) *run {
+			judged(t, func(f *fixture) *run {
+				t := f.t
 				clock := f.hurt().Clock(t)
 				r := f.during(t, topologyWithin+time.Second, func(r *run) {
 					r.began = time.Now()
