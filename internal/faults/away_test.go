@@ -17,7 +17,9 @@ func shardAway(r *run, within time.Duration) {
 	r.othersUnharmed()
 	r.closedShut()
 	r.openBounded()
-	r.breaks()
+	if within > atOnce { // else no breaker has a part in it
+		r.breaks()
+	}
 	r.normalWithin(within, open, tight)
 }
 

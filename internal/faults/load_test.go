@@ -156,8 +156,12 @@ func (r *run) othersUnharmed() {
 // normal complains of answers of these calls that are not, unless the idle cluster
 // gave some too.
 func (r *run) normal(calls *openloop.Result, which string) {
+	if len(calls.Calls) == 0 {
+		r.mood("no answers %s to judge: the machine was never calm", which)
+		return
+	}
 	odd := oddOf(calls)
-	if n := len(odd.Calls); len(calls.Calls) == 0 || float64(n) > 3*r.f.idle.odd*float64(len(calls.Calls)) {
+	if n := len(odd.Calls); float64(n) > 3*r.f.idle.odd*float64(len(calls.Calls)) {
 		last, _ := odd.Last()
 		r.mood("%d of %d answers %s are not normal (idle %.2f %%), the last one %s after the fault: %s", n, len(calls.Calls), which, 100*r.f.idle.odd, last.Sub(r.back), odd)
 	}
@@ -179,7 +183,7 @@ func (r *run) closedShut() {
 // breaks: once the breaker is open nobody waits for the shard but a probe a second.
 func (r *run) breaks() {
 	from := r.began.Add(200 * time.Millisecond)
-	waited := of(r.Between(from, r.back), "0", closed, refusedTimeout)
+	waited := of(r.w.calm(r.Between(from, r.back)), "0", closed, refusedTimeout)
 	if most := 2 + 2*r.back.Sub(from).Seconds(); float64(len(waited.Calls)) > most {
 		r.mood("%d closed checks waited for a shard that is away, want at most %.0f", len(waited.Calls), most)
 	}

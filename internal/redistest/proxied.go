@@ -65,11 +65,10 @@ func startProxied(dir string, args ...string) (_ *ProxiedCluster, err error) {
 		return nil, err
 	}
 	c.Cluster, err = formCluster(dir, func(_ int, home string) (*Server, error) {
-		p, err := startProxy(ownHost)
+		p, err := startProxy(ownHost, nodesNet)
 		if err != nil {
 			return nil, err
 		}
-		p.servers = nodesNet
 		c.Proxies = append(c.Proxies, p)
 		n, err := startBehind(p, home, shim, args)
 		if err != nil {

@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -65,7 +66,7 @@ const (
 // NewProxy starts a proxy in front of a server for this test, on a port of its own.
 func NewProxy(t testing.TB, to string) *Proxy {
 	t.Helper()
-	p, err := startProxy(anyHost)
+	p, err := startProxy(anyHost, netip.Prefix{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,14 +75,15 @@ func NewProxy(t testing.TB, to string) *Proxy {
 	return p
 }
 
-// startProxy starts a proxy that does not know its server yet.
-func startProxy(host func(port int) string) (*Proxy, error) {
+// startProxy starts a proxy that does not know its server yet: until then it resets
+// who comes. Connections from servers are no client's.
+func startProxy(host func(port int) string, servers netip.Prefix) (*Proxy, error) {
 	held, err := takePort()
 	if err != nil {
 		return nil, err
 	}
 	p := &Proxy{
-		Addr: join(host(held.number), held.number), Port: held.number, port: held,
+		Addr: join(host(held.number), held.number), Port: held.number, port: held, servers: servers,
 		links: map[*link]struct{}{}, dice: rand.New(rand.NewPCG(1, 1)),
 	}
 	p.weather.Store(&weather{changed: make(chan struct{})})
@@ -250,7 +252,7 @@ func (p *Proxy) serve(client net.Conn) {
 	l := newLink(p, client, exempt)
 	if !exempt && p.weather.Load().kind == swallowing {
 		l.spoiled.Store(true) // it never sees the server
-	} else if l.server, err = new(net.Dialer).DialContext(p.dialing, "tcp", *p.to.Load()); err != nil {
+	} else if l.server, err = p.dial(); err != nil {
 		l.end(true)
 		return
 	}
@@ -265,6 +267,14 @@ func (p *Proxy) serve(client net.Conn) {
 	p.mu.Lock()
 	delete(p.links, l)
 	p.mu.Unlock()
+}
+
+func (p *Proxy) dial() (net.Conn, error) {
+	to := p.to.Load()
+	if to == nil {
+		return nil, errors.New("the proxy has no server yet")
+	}
+	return new(net.Dialer).DialContext(p.dialing, "tcp", *to)
 }
 
 // delay is how late a read of the server's words is to be.

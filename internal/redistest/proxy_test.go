@@ -37,7 +37,7 @@ func newEcho(t *testing.T) *echo {
 			}
 			group.Go(func() {
 				defer func() { _ = c.Close() }()
-				_, _ = io.Copy(io.MultiWriter(c, e), c)
+				_, _ = io.Copy(io.MultiWriter(e, c), c) // counted before it is answered
 			})
 		}
 	})
