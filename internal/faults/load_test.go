@@ -157,7 +157,7 @@ func (r *run) othersUnharmed() {
 // gave some too.
 func (r *run) normal(calls *openloop.Result, which string) {
 	if len(calls.Calls) == 0 {
-		r.mood("no answers %s to judge: the machine was never calm", which)
+		r.t.Logf("NOT JUDGED: answers %s: the machine was never calm", which)
 		return
 	}
 	odd := oddOf(calls)

@@ -267,6 +267,7 @@ func TestFLT06_denialIsAnAnswer(t *testing.T) {
 	key := f.keys[0][0]
 	var v tallygate.Verdict
 	denied := 0
+	soon(t, 2*backWithin, "an answer of the store", func() bool { return one(f.pod, check(key, tight)) == deny })
 	for range 3 * tightBurst {
 		if err := f.pod.Decide(context.Background(), check(key, tight), &v); err != nil {
 			t.Fatal(err)

@@ -111,9 +111,30 @@ func (w *witness) own(r *openloop.Result) *openloop.Result {
 	return own
 }
 
-// calm returns the calls during which the machine did not stand still.
+// aftermath is how long a stall of the machine is felt: three timeouts in a row open
+// a breaker, which stays open for up to a second.
+const aftermath = 1200 * time.Millisecond
+
+// calm returns the calls during which the machine did not stand still, and before
+// which it did not for so long that a breaker may have opened over it.
 func (w *witness) calm(r *openloop.Result) *openloop.Result {
-	return r.Where(func(c openloop.Call) bool { return max(c.Late, w.late(r, c)) < slack*stallOf })
+	var stalls []time.Duration // when those ended, in order, that outlast a deadline
+	for _, e := range w.eyes {
+		for _, s := range e.samples {
+			if s.late >= deadline-time.Millisecond {
+				stalls = append(stalls, s.at+s.late)
+			}
+		}
+	}
+	slices.Sort(stalls)
+	return r.Where(func(c openloop.Call) bool {
+		if max(c.Late, w.late(r, c)) >= slack*stallOf {
+			return false
+		}
+		at := r.Start.Sub(w.from) + c.Due
+		next, _ := slices.BinarySearch(stalls, at-aftermath)
+		return next == len(stalls) || stalls[next] > at
+	})
 }
 
 // cpuTime is what this process has used so far.
