@@ -15,6 +15,12 @@ run: ## start the service on the embedded store
 test: ## all tests, with Redis, race detector, shuffled
 	scripts/install-redis.sh
 	$(GO) test -race -shuffle=on -bench . -benchtime 1x ./...
+	$(GO) test -count=1 -timeout 8m ./internal/faults -faults short
+
+.PHONY: test-faults
+test-faults: ## the fault suite alone, with its long faults
+	scripts/install-redis.sh
+	$(GO) test -count=1 -timeout 40m -v ./internal/faults -faults full
 
 .PHONY: test-redis
 test-redis: ## only the tests that start Redis servers

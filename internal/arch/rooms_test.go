@@ -65,6 +65,8 @@ func rooms() []namedRoom {
 		{"internal/redistest", room{}},
 		{"internal/arch", room{}},
 		{"internal/bench", room{}},
+		{"internal/openloop", room{}},
+		{"internal/faults", room{}},
 	}
 }
 
