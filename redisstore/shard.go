@@ -84,15 +84,15 @@ func (h *shard) ask(ctx context.Context, c *call, deadline time.Time) (o outcome
 	} else {
 		o = outcome{class: unsent, err: errQueue}
 	}
-	h.note(ctx, &o, p)
+	h.note(ctx, &o, now, p)
 	return o, 0
 }
 
-// note takes what became of a call to the breaker. A caller that went by its own
+// note takes what became of a call, asked for at askedNS, to the breaker. A caller that went by its own
 // will says nothing of the shard, nor does one whose deadline was noticed late, since
 // the pod itself did not run: a pause of the pod would end the asking of all shards.
 // The probe's outcome always counts.
-func (h *shard) note(ctx context.Context, o *outcome, p breaker.Permit) {
+func (h *shard) note(ctx context.Context, o *outcome, askedNS int64, p breaker.Permit) {
 	failed := o.class.failed()
 	switch {
 	case o.class == late && p != breaker.Probe && (o.starved || errors.Is(ctx.Err(), context.Canceled)):
@@ -106,7 +106,7 @@ func (h *shard) note(ctx context.Context, o *outcome, p breaker.Permit) {
 	h.mu.Lock()
 	var opened, closed bool
 	if failed {
-		opened = h.breaker.Failure(now, p, rand.Float64()) //nolint:gosec // spreads probes
+		opened = h.breaker.Failure(now, askedNS, p, rand.Float64()) //nolint:gosec // spreads probes
 	} else if closed = h.breaker.Success(p); closed {
 		h.suspect = true
 	}

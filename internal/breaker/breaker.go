@@ -35,6 +35,7 @@ type Breaker struct {
 	probing bool
 
 	row    int     // failures since the last success
+	rowNS  int64   // when the last of them was noticed
 	failed []int64 // when the last ones were, for within
 	last   uint32  // the last outcomes, the latest lowest: 1 is a failure
 	known  int     // how many of them there are
@@ -80,9 +81,13 @@ func (b *Breaker) Success(p Permit) (closed bool) {
 	return false
 }
 
-// Failure takes in a call without an answer. chance, from 0 to 1, spreads the
-// probes of many pods. It reports whether the breaker opened by it.
-func (b *Breaker) Failure(now int64, p Permit, chance float64) (opened bool) {
+// Failure takes in a call without an answer, which was asked for at askedNS. chance,
+// from 0 to 1, spreads the probes of many pods. It reports whether the breaker opened
+// by it.
+//
+// Of calls that were under way together one counts in a row: they say once what they
+// all met, such as a pause of a few milliseconds of either machine.
+func (b *Breaker) Failure(now, askedNS int64, p Permit, chance float64) (opened bool) {
 	if b.open {
 		if p == Probe {
 			b.probing = false
@@ -90,7 +95,10 @@ func (b *Breaker) Failure(now int64, p Permit, chance float64) (opened bool) {
 		}
 		return false
 	}
-	b.row++
+	if b.row == 0 || askedNS >= b.rowNS {
+		b.row++
+		b.rowNS = now
+	}
 	b.note(1)
 	if !b.tooMany(now) {
 		return false
