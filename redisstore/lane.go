@@ -112,16 +112,17 @@ func (l *lane) serve(batch []*call) {
 	}
 }
 
-// send sends calls in one pipeline, with the script's name or its text, and hands
-// out the outcomes. It returns those that must be sent again with the text.
+// send sends calls in one pipeline, the first with the script's text if so, all
+// others by its name, which the server then knows, and hands out the outcomes. It
+// returns those that must be sent again with the text.
 func (l *lane) send(client rueidis.Client, calls []*call, text bool) (unknown []*call) {
 	commands := make([]rueidis.Completed, 0, len(calls)+1)
 	replicas := 0
-	for _, c := range calls {
+	for i, c := range calls {
 		if c.asking {
 			commands = append(commands, client.B().Asking().Build())
 		}
-		commands = append(commands, l.command(client, c, text))
+		commands = append(commands, l.command(client, c, text && i == 0))
 		replicas = max(replicas, c.replicas)
 	}
 	if replicas > 0 {

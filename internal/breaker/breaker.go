@@ -95,11 +95,12 @@ func (b *Breaker) Failure(now, askedNS int64, p Permit, chance float64) (opened 
 		}
 		return false
 	}
+	b.note(1)
 	if b.row == 0 || askedNS >= b.rowNS {
 		b.row++
 		b.rowNS = now
+		b.remember(now)
 	}
-	b.note(1)
 	if !b.tooMany(now) {
 		return false
 	}
@@ -115,11 +116,18 @@ func (b *Breaker) tooMany(now int64) bool {
 	if b.Within == 0 {
 		return b.row >= b.Failures
 	}
+	return len(b.failed) == b.Failures && now-b.failed[0] <= int64(b.Within)
+}
+
+// remember notes when a failure came, as far back as Within needs.
+func (b *Breaker) remember(now int64) {
+	if b.Within == 0 {
+		return
+	}
 	if len(b.failed) == b.Failures {
 		b.failed = append(b.failed[:0], b.failed[1:]...)
 	}
 	b.failed = append(b.failed, now)
-	return len(b.failed) == b.Failures && now-b.failed[0] <= int64(b.Within)
 }
 
 func (b *Breaker) note(outcome uint32) {
