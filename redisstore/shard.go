@@ -35,6 +35,8 @@ type shard struct {
 	breaker breaker
 	hold    hold
 	marks   beat
+	// replicas are the addresses of its replicas, as of the last view.
+	replicas []string
 	// suspect says that the shard may have lost spends and its beat must be read
 	// before it is believed; dials is how many connections were made when it was.
 	suspect bool

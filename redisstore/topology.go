@@ -69,6 +69,16 @@ func (t *topology) shards() []*shard {
 	return slices.SortedFunc(maps.Values(t.known), func(a, b *shard) int { return cmp.Compare(a.addr, b.addr) })
 }
 
+// shardAt returns the shard with that address; nil where none has it any more.
+func (t *topology) shardAt(addr string) *shard {
+	for _, h := range t.shards() {
+		if h.addr == addr {
+			return h
+		}
+	}
+	return nil
+}
+
 // kick asks for a refresh soon.
 func (t *topology) kick() {
 	if t.single != nil {
@@ -144,6 +154,21 @@ type slotRange struct {
 	replicas []string
 }
 
+// later reports whether a view is to be preferred: it is of a later epoch or, of the
+// same, knows of more slots. One that has just joined knows the epoch first.
+func (v *view) later(o *view) bool {
+	return cmp.Or(cmp.Compare(v.epoch, o.epoch), cmp.Compare(v.owned(), o.owned())) > 0
+}
+
+// owned is how many slots the view has owners for.
+func (v *view) owned() int {
+	n := 0
+	for _, r := range v.ranges {
+		n += r.to - r.from + 1
+	}
+	return n
+}
+
 // refresh asks a few servers side by side and takes the view with the latest epoch:
 // one that is cut off still believes what was.
 func (t *topology) refresh() error {
@@ -158,7 +183,7 @@ func (t *topology) refresh() error {
 	for range nodes {
 		select {
 		case v := <-views:
-			if best.ranges == nil || v.err == nil && v.epoch > best.epoch {
+			if best.ranges == nil || v.err == nil && v.later(&best) {
 				best = v
 			}
 			continue
@@ -278,10 +303,11 @@ func address(addr, asked string) string {
 func (t *topology) adopt(v view) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if v.epoch < t.epoch {
-		return
+	if v.epoch < t.epoch || len(v.ranges) == 0 {
+		return // or one server that was reset would end the asking of all others
 	}
 	t.epoch = v.epoch
+	t.disown(v.ranges)
 	old := t.known
 	beats := inherited(old, v.ranges)
 	t.known = make(map[string]*shard, len(old))
@@ -295,6 +321,9 @@ func (t *topology) adopt(v view) {
 			}
 			t.known[r.id] = h
 		}
+		h.mu.Lock()
+		h.replicas = r.replicas
+		h.mu.Unlock()
 		for slot := r.from; slot <= r.to; slot++ {
 			t.owners[slot].Store(h)
 		}
@@ -312,6 +341,21 @@ func (t *topology) adopt(v view) {
 		h.mark(t)
 	}
 	t.forget(servers)
+}
+
+// disown forgets who owned the slots that nobody has in a view.
+func (t *topology) disown(ranges []slotRange) {
+	var owned [slots]bool
+	for _, r := range ranges {
+		for slot := r.from; slot <= r.to; slot++ {
+			owned[slot] = true
+		}
+	}
+	for slot, is := range owned {
+		if !is {
+			t.owners[slot].Store(nil)
+		}
+	}
 }
 
 // inherited returns, by the ids of those who own the slots now, the beats of the
