@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -107,7 +106,7 @@ func (h *shard) note(ctx context.Context, o *outcome, p permit) {
 	h.mu.Lock()
 	var opened, closed bool
 	if failed {
-		opened = h.breaker.failure(now, p, rand.Float64()) //nolint:gosec // spreads probes
+		opened = h.breaker.failure(now, p, rand.Float64())
 	} else if closed = h.breaker.success(p); closed {
 		h.suspect = true
 	}
@@ -181,7 +180,7 @@ func (h *shard) found(f finding) {
 		return
 	}
 	h.figures.empty.Add(1)
-	log.Error("a shard came back without its keys; rules that fail closed deny and missing buckets start empty for a while", "shard", h.addr, slog.Duration("at_most", h.hold.emptyFor))
+	log.Error("a shard came back without its keys; rules that fail closed deny and missing buckets start empty for a while", "shard", h.addr, "at_most", h.hold.emptyFor)
 	h.marks.acked = 0 // what is missing was noticed
 }
 

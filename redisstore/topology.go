@@ -122,7 +122,7 @@ func (t *topology) follow(ctx context.Context) {
 		if slices.ContainsFunc(t.shards(), func(h *shard) bool { return h.down() > 0 }) {
 			every = refreshDown
 		}
-		timer.Reset(every/2 + time.Duration(rand.Int64N(int64(every)/2))) //nolint:gosec // spreads pods
+		timer.Reset(every/2 + time.Duration(rand.Int64N(int64(every)/2)))
 		select {
 		case <-ctx.Done():
 			return
@@ -203,15 +203,19 @@ func (t *topology) candidates() []*node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var up, rest []*node
+	primaries := map[string]bool{}
 	for _, h := range t.known {
+		primaries[h.addr] = true
 		if h.down() == 0 {
 			up = append(up, h.slow.node)
 		} else {
 			rest = append(rest, h.slow.node)
 		}
 	}
-	for _, n := range t.seeds {
-		rest = append(rest, n)
+	for addr, n := range t.seeds {
+		if !primaries[addr] { // those are asked by their own connections
+			rest = append(rest, n)
+		}
 	}
 	shuffle(up)
 	shuffle(rest)
@@ -220,7 +224,7 @@ func (t *topology) candidates() []*node {
 }
 
 func shuffle(nodes []*node) {
-	rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] }) //nolint:gosec // spreads load
+	rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
 }
 
 // ask reads one server's view.
@@ -311,9 +315,8 @@ func (t *topology) adopt(v view) {
 	old := t.known
 	beats := inherited(old, v.ranges)
 	t.known = make(map[string]*shard, len(old))
-	servers := map[string]bool{}
+	replicas := map[string]bool{}
 	for _, r := range v.ranges {
-		servers[r.addr] = true
 		h := t.known[r.id]
 		if h == nil {
 			if h = old[r.id]; h == nil || h.addr != r.addr {
@@ -328,7 +331,7 @@ func (t *topology) adopt(v view) {
 			t.owners[slot].Store(h)
 		}
 		for _, addr := range r.replicas {
-			servers[addr] = true
+			replicas[addr] = true
 			t.seed(addr)
 		}
 	}
@@ -340,7 +343,7 @@ func (t *topology) adopt(v view) {
 	for _, h := range t.known {
 		h.mark(t)
 	}
-	t.forget(servers)
+	t.forget(replicas)
 }
 
 // disown forgets who owned the slots that nobody has in a view.
@@ -406,14 +409,23 @@ func (t *topology) seed(addr string) {
 	}
 }
 
-// forget drops seeds that are no part of the cluster. Those that the settings name
-// stay as long as there is one.
-func (t *topology) forget(servers map[string]bool) {
+// forget drops seeds that are no replicas of the cluster. Those that the settings
+// name stay as long as there is one, but not their connections: a primary has some
+// already.
+func (t *topology) forget(replicas map[string]bool) {
 	for addr, n := range t.seeds {
-		if !servers[addr] && (t.single != nil || !slices.Contains(t.store.options.InitAddress, addr)) {
-			delete(t.seeds, addr)
-			n.close()
+		if replicas[addr] {
+			continue
 		}
+		delete(t.seeds, addr)
+		if t.single == nil && slices.Contains(t.store.options.InitAddress, addr) {
+			if n.unused() {
+				t.seeds[addr] = n
+				continue
+			}
+			t.seed(addr)
+		}
+		t.store.work.Go(n.close) // it may be connecting
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -263,10 +264,8 @@ const anyRule = "RULE"
 func bucketOf(cmd *cobra.Command, v *values, parts []string) (store.Bucket, error) {
 	domain, _ := cmd.Flags().GetString("domain")
 	id, _ := cmd.Flags().GetString("rule")
-	for _, part := range parts {
-		if part == "" {
-			return store.Bucket{}, usagef("a value of the key is empty")
-		}
+	if slices.Contains(parts, "") {
+		return store.Bucket{}, usagef("a value of the key is empty")
 	}
 	b := store.Bucket{Domain: domain, Rule: cmp.Or(id, anyRule), Key: rules.Key(parts)}
 	path := strings.TrimPrefix(v.String("rules"), "file:")
@@ -316,7 +315,7 @@ func place(s *redisstore.Store, b store.Bucket) placed {
 		p.Move = []string{
 			fmt.Sprintf("%s cluster setslot %d importing %s", client(to.Addr), at.Slot, at.Primary.ID),
 			fmt.Sprintf("%s cluster setslot %d migrating %s", client(at.Primary.Addr), at.Slot, to.ID),
-			fmt.Sprintf("redis-cli --cluster fix %s", to.Addr),
+			"redis-cli --cluster fix " + to.Addr,
 		}
 	}
 	return p
