@@ -78,12 +78,14 @@ func (h *shard) ask(ctx context.Context, c *call, deadline time.Time) (o outcome
 	if c.replicas > 0 {
 		lane = h.slow
 	}
+	c.until = deadline
 	c.timer.Reset(time.Until(deadline))
 	if lane.add(c) {
 		o = c.wait(ctx, deadline)
 	} else {
 		o = outcome{class: unsent, err: errQueue}
 	}
+	o.patient = lane == h.slow
 	h.note(ctx, &o, p)
 	return o, 0
 }
@@ -91,13 +93,16 @@ func (h *shard) ask(ctx context.Context, c *call, deadline time.Time) (o outcome
 // note takes what became of a call to the breaker. A caller that went by its own
 // will says nothing of the shard, nor does one whose deadline was noticed late, since
 // the pod itself did not run: a pause of the pod would end the asking of all shards.
+// Nor does one that waited for a replica: the beats tell whether the primary answers.
 // The probe's outcome always counts.
 func (h *shard) note(ctx context.Context, o *outcome, p permit) {
 	failed := o.class.failed()
 	switch {
+	case o.class == late && p != probes && o.patient:
+		return
 	case o.class == late && p != probes && (o.starved || errors.Is(ctx.Err(), context.Canceled)):
 		return
-	case o.err == errQueue && p != probes: //nolint:errorlint // ours, as it is
+	case (o.err == errQueue || o.err == errClosed) && p != probes: //nolint:errorlint // ours, as they are
 		return
 	case !failed && o.class != answered && p != probes:
 		return // routine, or of one key
