@@ -102,8 +102,8 @@ func (h *shard) note(ctx context.Context, o *outcome, p permit) {
 		return
 	case o.class == late && p != probes && (o.starved || errors.Is(ctx.Err(), context.Canceled)):
 		return
-	case (o.err == errQueue || o.err == errClosed) && p != probes: //nolint:errorlint // ours, as they are
-		return
+	case p != probes && (errors.Is(o.err, errQueue) || errors.Is(o.err, errClosed) || errors.Is(o.err, rueidis.ErrClosing)):
+		return // our own doing
 	case !failed && o.class != answered && p != probes:
 		return // routine, or of one key
 	}
