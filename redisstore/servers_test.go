@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,11 +13,6 @@ import (
 	"github.com/tallygate/tallygate/redisstore"
 	"github.com/tallygate/tallygate/store"
 )
-
-// rights are what the script and the store need, and no more.
-var rights = strings.Fields("~tg:* +eval +evalsha +script|load +time +get +psetex +del +type +pexpire" +
-	" +zadd +zrange +zrevrange +zrangebyscore +zrank +zcard +zrem +zremrangebyrank +zremrangebyscore" +
-	" +hello +ping +client|setname +cluster|slots +cluster|shards")
 
 func exactly(t *testing.T, s *redisstore.Store, key string) {
 	t.Helper()
@@ -66,44 +60,6 @@ func TestTLS(t *testing.T) {
 	defer cancel()
 	if _, err := redisstore.New(ctx, conf); err == nil {
 		t.Error("a server with an unknown authority was trusted")
-	}
-}
-
-func TestACL(t *testing.T) {
-	server := redistest.Standalone(t)
-	server.AddUser(t, "tally", "secret", rights...)
-	server.DisableDefaultUser(t)
-	conf := patient("redis://" + server.Addr)
-	conf.Username, conf.Password = "tally", "secret"
-	s := open(t, conf)
-	exactly(t, s, "acl")
-
-	conf.Password = "wrong"
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if _, err := redisstore.New(ctx, conf); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
-		t.Errorf("a wrong password: err = %v, want WRONGPASS", err)
-	}
-
-	server.MustDo(t, "ACL", "SETUSER", "tally", "-evalsha", "-eval")
-	_, err := s.Take(context.Background(), []store.Op{take("r", "k", slow(3))})
-	var e *store.StoreError
-	if !errors.As(err, &e) || e.Kind != store.Refused || e.Sent {
-		t.Errorf("without the right to run scripts: %v, want refused and not sent", err)
-	}
-	found, err := s.Audit(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, word := range []string{"maxmemory-policy", "appendonly", "user default", "version"} {
-		if !slices.ContainsFunc(found, func(f redisstore.Finding) bool {
-			return f.Level == redisstore.Unread && strings.Contains(f.Setting, word) && strings.Contains(f.Message, "could not read")
-		}) {
-			t.Errorf("audit without rights does not say that it could not read %s: %v", word, found)
-		}
-	}
-	if !has(found, "script", "NOPERM") {
-		t.Errorf("audit does not say that the script does not run: %v", found)
 	}
 }
 
