@@ -71,9 +71,8 @@ func (a *audit) role(ctx context.Context) {
 	if field(text, "role") == "master" {
 		a.server.Role = primary
 	}
-	if a.store.bySlot {
-		return // the cluster has said who the replicas are
-	}
+	// The primary knows best: a cluster leaves out replicas that were sent nothing yet.
+	a.server.Replicas = nil
 	for i := range 64 {
 		line := field(text, "slave"+strconv.Itoa(i))
 		if line == "" {

@@ -198,13 +198,35 @@ func printStore(cmd *cobra.Command, servers []redisstore.Server, found []redisst
 	}
 	out := cmd.OutOrStdout()
 	_, err := fmt.Fprintln(out)
-	for _, f := range found {
+	for _, f := range together(found, len(servers)) {
 		_, err = fmt.Fprintf(out, "%s: %s\n", f.Level, f)
 	}
 	if len(found) == 0 {
 		_, err = fmt.Fprintln(out, "nothing to say: the store is set as it should be")
 	}
 	return err
+}
+
+// together makes one of the findings that differ by their server only: a cluster is
+// mostly set alike.
+func together(found []redisstore.Finding, servers int) []redisstore.Finding {
+	where := map[redisstore.Finding][]string{}
+	var order []redisstore.Finding
+	for _, f := range found {
+		shard := f.Shard
+		f.Shard = ""
+		if where[f] == nil {
+			order = append(order, f)
+		}
+		where[f] = append(where[f], shard)
+	}
+	for i, f := range order {
+		order[i].Shard = strings.Join(where[f], ", ")
+		if n := len(where[f]); n > 1 && n == servers {
+			order[i].Shard = "all primaries"
+		}
+	}
+	return order
 }
 
 // placed is what store slot shows.
