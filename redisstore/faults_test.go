@@ -22,6 +22,8 @@ type wire struct {
 	net.Listener
 	to   string
 	deaf atomic.Bool
+	// mangle, where set, changes what the server says.
+	mangle func([]byte) []byte
 }
 
 func newWire(t *testing.T, to string) *wire {
@@ -30,7 +32,12 @@ func newWire(t *testing.T, to string) *wire {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wire{Listener: listener, to: to}
+	return startWire(t, &wire{Listener: listener, to: to})
+}
+
+// startWire serves until the test ends.
+func startWire(t *testing.T, w *wire) *wire {
+	t.Helper()
 	var group sync.WaitGroup
 	group.Go(func() {
 		for {
@@ -62,7 +69,11 @@ func (w *wire) serve(client net.Conn) {
 		if err != nil || w.deaf.Load() {
 			return
 		}
-		if _, err := client.Write(buf[:n]); err != nil {
+		said := buf[:n]
+		if w.mangle != nil {
+			said = w.mangle(said)
+		}
+		if _, err := client.Write(said); err != nil {
 			return
 		}
 	}

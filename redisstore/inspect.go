@@ -115,6 +115,9 @@ func (a *audit) version(ctx context.Context) {
 	case older(a.server.Version, oldest):
 		a.add(Warning, "version", a.server.Version, "older than "+oldest+", which this is tested down to; upgrade")
 	}
+	if field(text, "redis_mode") == "cluster" && !a.store.bySlot {
+		a.add(Broken, "cluster", "taken for one server", "it may not be asked who owns the slots: grant +cluster|slots, or all other primaries go unseen")
+	}
 }
 
 // memory looks at how full the server is.

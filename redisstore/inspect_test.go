@@ -1,7 +1,10 @@
 package redisstore_test
 
 import (
+	"bytes"
 	"context"
+	"net"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -79,6 +82,13 @@ func TestInspect_cluster(t *testing.T) {
 	}
 	c.Nodes[0].MustDo(t, "CONFIG", "SET", "cluster-node-timeout", "500")
 
+	for _, n := range c.Nodes {
+		n.AddUser(t, "blind", "x", "~*", "+@all", "-cluster")
+	}
+	if _, found = inspect(t, "redis://blind:x@"+c.Addrs()[0]); !has(found, "cluster", "cluster|slots") {
+		t.Errorf("a cluster that is taken for one server: %v", found)
+	}
+
 	// One shard loses its replica, then all of it; another one a slot.
 	c.Nodes[3].Kill()
 	c.Nodes[1].MustDo(t, "CLUSTER", "DELSLOTS", "9000")
@@ -103,6 +113,35 @@ func TestInspect_cluster(t *testing.T) {
 	}
 	if gone != 1 || !has(found, "reachable", "does not answer") {
 		t.Errorf("%d of %d are gone, %v; want 1 and a finding", gone, len(servers), found)
+	}
+}
+
+// TestInspect_clock: a server whose clock is far from ours is told of.
+func TestInspect_clock(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t)
+	for ahead, want := range map[int64]bool{0: false, 90: true, -90: true} {
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The answer to TIME is two texts, of which the first is seconds.
+		times := regexp.MustCompile(`^\*2\r\n\$10\r\n(\d{10})\r\n`)
+		w := startWire(t, &wire{Listener: listener, to: server.Addr, mangle: func(said []byte) []byte {
+			m := times.FindSubmatch(said)
+			if m == nil {
+				return said
+			}
+			seconds, _ := strconv.ParseInt(string(m[1]), 10, 64)
+			return bytes.Replace(said, m[1], strconv.AppendInt(nil, seconds+ahead, 10), 1)
+		}})
+		servers, found := inspect(t, "redis://"+w.Addr().String())
+		if got := has(found, "clock", "NTP"); got != want {
+			t.Errorf("%d s ahead: a finding %v, want %v: %v", ahead, got, want, found)
+		}
+		if got := servers[0].ClockOffset - time.Duration(ahead)*time.Second; got.Abs() > time.Second {
+			t.Errorf("%d s ahead: told %s", ahead, servers[0].ClockOffset)
+		}
 	}
 }
 

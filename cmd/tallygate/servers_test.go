@@ -73,6 +73,13 @@ func TestStoreCheck(t *testing.T) {
 		t.Errorf("a wrong password: exit %d, %s", code, stderr)
 	}
 
+	redis.Pause(t)
+	code, _, stderr = storeCheck(t, url)
+	redis.Resume(t)
+	if code != 1 || !strings.Contains(stderr, "the store cannot be used") || !strings.Contains(stderr, "check that the servers run") {
+		t.Errorf("the store hangs: exit %d, %s", code, stderr)
+	}
+
 	redis.Kill()
 	code, _, stderr = storeCheck(t, url)
 	if code != 1 || !strings.Contains(stderr, "connection refused") || !strings.Contains(stderr, "check that the servers run") {
