@@ -14,6 +14,7 @@ run: ## start the service on the embedded store
 .PHONY: test
 test: ## all tests, with Redis, race detector, shuffled
 	scripts/install-redis.sh
+	scripts/install-promtool.sh
 	$(GO) test -race -shuffle=on -bench . -benchtime 1x ./...
 	$(GO) test -count=1 -timeout 8m ./internal/faults -faults short
 
@@ -52,6 +53,11 @@ build: ## the binary, into bin/
 .PHONY: generate
 generate: ## generated files; fails if they had drifted
 	scripts/generate.sh
+
+.PHONY: alerts
+alerts: ## the alert rules of deploy, by promtool
+	scripts/install-promtool.sh
+	cd deploy && promtool check rules alerts.yaml && promtool test rules alerts_test.yaml
 
 .PHONY: arch
 arch: ## who imports whom, and sizes
