@@ -73,8 +73,8 @@ func redisConfig(v *values, pod string, log *slog.Logger) (redisstore.Config, er
 // audit logs what an operator should know of the servers' settings. It stops no
 // start: limits on a badly set store are better than none.
 func audit(ctx context.Context, s *redisstore.Store, log *slog.Logger) {
-	findings, err := s.Audit(ctx)
-	for _, f := range findings {
+	servers, findings, err := s.Inspect(ctx)
+	for _, f := range together(findings, len(servers)) {
 		level := slog.LevelWarn
 		switch f.Level {
 		case redisstore.Broken:
