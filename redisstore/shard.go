@@ -91,10 +91,10 @@ func (h *shard) ask(ctx context.Context, c *call, deadline time.Time) (o outcome
 	return o, 0
 }
 
-// note takes what became of a call, asked for at askedNS, to the breaker. A caller that went by its own
-// will says nothing of the shard, nor does one whose deadline was noticed late, since
-// the pod itself did not run: a pause of the pod would end the asking of all shards.
-// Nor does one that waited for a replica: the beats tell whether the primary answers.
+// note takes what became of a call, asked for at askedNS, to the breaker. A caller
+// that went by its own will says nothing of the shard, nor does one whose deadline was
+// noticed late, since the pod itself did not run: a pause of the pod would end the
+// asking of all shards. Nor does one that waited for a replica: the beats tell whether the primary answers.
 // The probe's outcome always counts.
 func (h *shard) note(ctx context.Context, o *outcome, askedNS int64, p breaker.Permit) {
 	failed := o.class.failed()
