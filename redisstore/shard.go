@@ -112,7 +112,7 @@ func (h *shard) note(ctx context.Context, o *outcome, askedNS int64, p breaker.P
 	h.mu.Lock()
 	var opened, closed bool
 	if failed {
-		opened = h.breaker.Failure(now, askedNS, p, rand.Float64()) //nolint:gosec // spreads probes
+		opened = h.breaker.Failure(now, askedNS, p, rand.Float64())
 	} else if closed = h.breaker.Success(p); closed {
 		h.suspect = true
 	}

@@ -45,11 +45,11 @@ type Breaker struct {
 type Permit uint8
 
 const (
-	// Refuse: it is not sent.
+	// Refuse says that it is not sent.
 	Refuse Permit = iota
-	// Send: it is sent as any other.
+	// Send says that it is sent as any other.
 	Send
-	// Probe: it is sent, and alone finds out whether the shard is back.
+	// Probe says that it is sent, and alone finds out whether the shard is back.
 	Probe
 )
 
