@@ -52,6 +52,10 @@ func (f *fleet) book(c *check, grants []store.Grant) outcome {
 			continue
 		}
 		o = allowedByFallback
+		if f.bounds == nil {
+			// Calls that all arrive in time, and a check that waited for several of them.
+			f.bounds = newBounds(f.config, f.limits)
+		}
 		b := &f.tally.buckets[number]
 		b.admitted += cost
 		b.fallback += cost

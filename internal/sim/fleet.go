@@ -44,7 +44,7 @@ type fleet struct {
 
 	tally    tally
 	envelope *Envelope
-	bounds   *bounds  // of what is admitted without the store; nil where all answers come
+	bounds   *bounds  // of what is admitted without the store; nil until some is
 	exact    accounts // what one exact limiter in front of the same traffic would do
 
 	// Planted faults, in tests of who must find them: blind pods never notice what a

@@ -58,7 +58,7 @@ func (f *fleet) birth() {
 	f.live = append(f.live, at)
 	f.heap.push(event{at: f.now + f.network.Int64N(int64(pod.TickEvery)), what: ticks, pod: at})
 	f.heap.push(event{at: f.now + f.network.Int64N(int64(beatEvery)), what: beats, pod: at})
-	if f.bounds != nil {
+	if f.config.mayFail() {
 		f.heap.push(event{at: f.now + f.moods.Int64N(int64(markEvery)), what: marks, pod: at})
 	}
 }
