@@ -24,9 +24,9 @@ type Config struct {
 	Network  Network
 	// Shards is how many shards the store has; 0 means one. All buckets of a key lie
 	// on one.
-	Shards int
-	Rules    []Rule
-	Traffic  []Traffic
+	Shards  int
+	Rules   []Rule
+	Traffic []Traffic
 	// Faults may be zero: nothing goes wrong.
 	Faults Faults
 }

@@ -71,21 +71,6 @@ func (f *StoreFaults) any() bool {
 	return len(f.Downs)+len(f.Flaps)+len(f.Slows)+len(f.Restarts)+len(f.Failovers) > 0
 }
 
-// losses returns how often a shard forgets spends.
-func (f *StoreFaults) losses(shard int) (n int64) {
-	for i := range f.Restarts {
-		if f.Restarts[i].Shard == shard {
-			n++
-		}
-	}
-	for i := range f.Failovers {
-		if f.Failovers[i].Shard == shard {
-			n++
-		}
-	}
-	return n
-}
-
 func (f *StoreFaults) validate(shards int) error {
 	no := func(format string, args ...any) error { return fmt.Errorf(format, args...) }
 	bad := func(at time.Duration, shard int) bool { return shard < 0 || shard >= shards || !inTime(at) }
