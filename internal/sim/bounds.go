@@ -23,8 +23,8 @@ import (
 // may pass; less where all pods notice it.
 type bounds struct {
 	alone, all, together *Envelope
-	// wide are the numbers of alone, by rule.
-	wide []limit.Limit
+	// wide are the numbers of alone and sums those of all, by rule.
+	wide, sums []limit.Limit
 	// closed is what was admitted where nothing may be, by rule: without the store,
 	// and from one that lost its keys.
 	closed []int64
@@ -46,7 +46,7 @@ type outage struct {
 
 func newBounds(c *Config, limits []*limit.Limit) *bounds {
 	b := &bounds{
-		wide: make([]limit.Limit, len(c.Rules)), closed: make([]int64, len(c.Rules)),
+		wide: make([]limit.Limit, len(c.Rules)), sums: make([]limit.Limit, len(c.Rules)), closed: make([]int64, len(c.Rules)),
 		excused: make([]int64, len(limits)), lost: make([]int64, len(limits)),
 		outages: make([]outage, len(limits)), worst: make([]float64, len(c.Rules)),
 	}
@@ -57,14 +57,14 @@ func newBounds(c *Config, limits []*limit.Limit) *bounds {
 		rule := &c.Rules[r]
 		b.wide[r] = fallbackLimit(rule, lived, least)
 		paid := paidLimit(&rule.Limit)
-		sum := added(&b.wide[r], paid, rule.share() > 0)
+		b.sums[r] = added(&b.wide[r], paid, rule.share() > 0)
 		// Who is alone pays for the refill of outages out of what the store had.
-		less := *sum
+		less := b.sums[r]
 		if extra := rule.share() - 1000; extra > 0 {
 			less.Rate -= b.wide[r].Rate * extra / rule.share()
 		}
 		for i := r; i < len(limits); i += len(c.Rules) {
-			alone[i], all[i], together[i] = &b.wide[r], sum, &less
+			alone[i], all[i], together[i] = &b.wide[r], &b.sums[r], &less
 		}
 	}
 	lag := lagMS(c)
@@ -123,14 +123,14 @@ func paidLimit(l *limit.Limit) *limit.Limit {
 
 // added is the bucket that holds both, and gets both's refill; wide is part of it where
 // the rule admits anything alone. The period of wide is a multiple of paid's.
-func added(wide, paid *limit.Limit, alone bool) *limit.Limit {
+func added(wide, paid *limit.Limit, alone bool) limit.Limit {
 	parts := wide.PeriodMS / paid.PeriodMS
 	x := limit.Limit{Algorithm: limit.TokenBucket, Rate: paid.Rate * parts, PeriodMS: wide.PeriodMS, Burst: paid.Burst, Revision: 1}
 	if alone {
 		x.Rate += wide.Rate
 		x.Burst += wide.Burst
 	}
-	return &x
+	return x
 }
 
 // admit books what is paid for.
@@ -160,9 +160,13 @@ func (b *bounds) admitAlone(f *fleet, number int32, tokens int64) {
 		*o = outage{serial: s.outages}
 	}
 	o.admitted += tokens
-	took := float64(f.now-s.began)/float64(time.Millisecond) + 1
-	bound := float64(l.Burst) + float64(l.Rate)*took/float64(l.PeriodMS)
-	b.worst[r] = max(b.worst[r], 100*float64(o.admitted)/bound)
+	b.worst[r] = max(b.worst[r], ofBound(o.admitted, l, time.Duration(f.now-s.began)))
+}
+
+// ofBound is what was admitted in a span, in percent of what a bucket like l may.
+func ofBound(admitted int64, l *limit.Limit, span time.Duration) float64 {
+	took := float64(span)/float64(time.Millisecond) + 1
+	return 100 * float64(admitted) / (float64(l.Burst) + float64(l.Rate)*took/float64(l.PeriodMS))
 }
 
 // believed looks at what a check took from the store, at ranMS: of a rule that fails

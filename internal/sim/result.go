@@ -50,6 +50,10 @@ type Result struct {
 	// OutageMaxPct is the most that fallbacks admitted of a bucket in one outage, in
 	// percent of its bound: 2 (burst + rate × its time) of a rule that fails open.
 	OutageMaxPct float64 `json:"outage_max_pct"`
+	// SpanMaxPct is the most that any bucket admitted in all, in percent of its bound:
+	// 3 burst + 3 rate × time of a rule that fails open. 0 where the store has answered
+	// all checks.
+	SpanMaxPct float64 `json:"span_max_pct"`
 
 	// AboveEnvelope is the most tokens any bucket admitted above the envelope in any
 	// span, fallbacks aside; buckets of async rules are left out, whose rules tell it.
@@ -117,6 +121,7 @@ type RuleResult struct {
 	Charged  int64 `json:"charged_tokens"`
 	// OutageMaxPct and the like are as those of the Result.
 	OutageMaxPct  float64 `json:"outage_max_pct"`
+	SpanMaxPct    float64 `json:"span_max_pct"`
 	AboveFallback int64   `json:"above_fallback_tokens"`
 	AboveSpan     int64   `json:"above_span_tokens"`
 	AboveTogether int64   `json:"above_together_tokens"`
@@ -192,6 +197,7 @@ func (r *Result) add(x *RuleResult) {
 	r.Told += x.Told
 	r.Charged += x.Charged
 	r.OutageMaxPct = max(r.OutageMaxPct, x.OutageMaxPct)
+	r.SpanMaxPct = max(r.SpanMaxPct, x.SpanMaxPct)
 	r.AboveFallback = max(r.AboveFallback, x.AboveFallback)
 	r.AboveSpan = max(r.AboveSpan, x.AboveSpan)
 	r.AboveTogether = max(r.AboveTogether, x.AboveTogether)
@@ -232,6 +238,9 @@ func (f *fleet) ruleResult(i int) RuleResult {
 		r.Fallback += x.fallback
 		r.Told += x.told
 		r.Charged += x.charged
+		if f.bounds != nil {
+			r.SpanMaxPct = max(r.SpanMaxPct, ofBound(x.admitted, &f.bounds.sums[i], f.config.Duration))
+		}
 		a := f.above(int32(b))
 		r.AboveEnvelope = max(r.AboveEnvelope, a.paid)
 		r.AboveFallback = max(r.AboveFallback, a.alone)

@@ -124,6 +124,10 @@ func anything(seed uint64) sim.Config {
 		c.Traffic = append(c.Traffic, t)
 	}
 	c.Faults = someFaults(rng, c.Pods, windows)
+	if rng.IntN(3) == 0 {
+		c.Shards = 1 + rng.IntN(3)
+		c.Faults.Store, _ = anyFaults(rng, c.Shards)
+	}
 	return c
 }
 

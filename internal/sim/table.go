@@ -11,8 +11,9 @@ import (
 // then a table of their rules.
 func WriteTable(out io.Writer, results []*Result) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	away := failed(results)
 	for _, row := range figures() {
-		if row.rare && !row.any(results) {
+		if row.away && !away {
 			continue
 		}
 		_, _ = fmt.Fprint(w, row.name, "\t")
@@ -42,12 +43,13 @@ func WriteTable(out io.Writer, results []*Result) error {
 type figure struct {
 	name string
 	of   func(*Result) string
-	rare bool // left out where it is 0 everywhere
+	away bool // left out where the store has answered all
 }
 
-func (x *figure) any(results []*Result) bool {
+// failed reports whether any check found no answer of the store.
+func failed(results []*Result) bool {
 	for _, r := range results {
-		if n, err := strconv.ParseFloat(x.of(r), 64); err != nil || n != 0 {
+		if r.FailOpen+r.FailClosed+r.BreakerOpenings > 0 {
 			return true
 		}
 	}
@@ -80,6 +82,7 @@ func figures() []figure {
 		{"told to the store", func(r *Result) string { return whole(r.Told) }, true},
 		{"that it could take", func(r *Result) string { return whole(r.Charged) }, true},
 		{"most in an outage, of its bound %", func(r *Result) string { return decimals(r.OutageMaxPct, 2) }, true},
+		{"most over all, of its bound %", func(r *Result) string { return decimals(r.SpanMaxPct, 2) }, true},
 		{"tokens above the envelope", func(r *Result) string { return whole(r.AboveEnvelope) }, false},
 		{"above 2 burst + 2 rate × d, by fallbacks", func(r *Result) string { return whole(r.AboveFallback) }, true},
 		{"above 3 burst + 3 rate × d, in all", func(r *Result) string { return whole(r.AboveSpan) }, true},
