@@ -5,6 +5,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/algorithm"
 	"github.com/tallygate/tallygate/internal/pod"
+	"github.com/tallygate/tallygate/limit"
 	"github.com/tallygate/tallygate/store"
 )
 
@@ -79,3 +80,6 @@ func runPlanted(c Config, plant func(*fleet)) (*Result, error) {
 	f.run()
 	return f.result(), nil
 }
+
+// FallbackLimit is what all fallbacks of a bucket may admit together.
+func FallbackLimit(r *Rule, lived, least int64) limit.Limit { return fallbackLimit(r, lived, least) }

@@ -274,6 +274,10 @@ func TestRun_refusesNonsense(t *testing.T) {
 		{"flaps without end", func(c *sim.Config) {
 			c.Faults.Store.Flaps = []sim.Flap{{Down: 1, Up: 1, Times: sim.MaxFlaps + 1}}
 		}},
+		{"many flaps without end", func(c *sim.Config) {
+			c.Faults.Store.Flaps = []sim.Flap{{Down: 1, Up: 1, Times: sim.MaxFlaps}, {Down: 1, Up: 1, Times: 1}}
+		}},
+		{"restarts without end", func(c *sim.Config) { c.Faults.Store.Restarts = make([]sim.Restart, sim.MaxLosses+1) }},
 		{"a slow shard that is fast", func(c *sim.Config) { c.Faults.Store.Slows = []sim.Slow{{For: 1, Times: 0.5}} }},
 		{"a slow shard that is not", func(c *sim.Config) { c.Faults.Store.Slows = []sim.Slow{{For: 1, Times: 1}} }},
 		{"a failover to before the start", func(c *sim.Config) { c.Faults.Store.Failovers = []sim.Failover{{At: 1, Lost: 2}} }},

@@ -18,8 +18,11 @@ type StoreFaults struct {
 const (
 	// MaxShards bounds the shards: each pod has a breaker for each.
 	MaxShards = 100
-	// MaxFlaps bounds how often one fault takes a shard down.
+	// MaxFlaps bounds how often shards flap, all together.
 	MaxFlaps = 10_000
+	// MaxLosses bounds the restarts and failovers: each goes through all buckets, and
+	// a failover keeps a copy of them.
+	MaxLosses = 100
 	// MaxSlowTimes bounds how many times longer a call may take.
 	MaxSlowTimes = 1000
 )
@@ -80,10 +83,12 @@ func (f *StoreFaults) validate(shards int) error {
 			return no("shard %d of %d down for %s at %s", x.Shard, shards, x.For, x.At)
 		}
 	}
+	flaps := 0
 	for _, x := range f.Flaps {
-		if bad(x.At, x.Shard) || !lasts(x.Down) || !lasts(x.Up) || x.Times < 1 || x.Times > MaxFlaps {
-			return no("shard %d of %d flapping %d times, %s down and %s up, at %s: not 1 to %d times", x.Shard, shards, x.Times, x.Down, x.Up, x.At, MaxFlaps)
+		if bad(x.At, x.Shard) || !lasts(x.Down) || !lasts(x.Up) || x.Times < 1 || x.Times > MaxFlaps-flaps {
+			return no("shard %d of %d flapping %d times, %s down and %s up, at %s: not 1 to %d times in all", x.Shard, shards, x.Times, x.Down, x.Up, x.At, MaxFlaps)
 		}
+		flaps += x.Times
 	}
 	for _, x := range f.Slows {
 		switch {
@@ -94,6 +99,9 @@ func (f *StoreFaults) validate(shards int) error {
 		case x.Times == 1 && x.Plus == 0:
 			return no("a slow shard at %s is not slow", x.At)
 		}
+	}
+	if n := len(f.Restarts) + len(f.Failovers); n > MaxLosses {
+		return no("%d restarts and failovers of shards are more than %d", n, MaxLosses)
 	}
 	for _, x := range f.Restarts {
 		if bad(x.At, x.Shard) {
