@@ -116,26 +116,20 @@ func (f *fleet) depart(at int32, there, back int64) (sent bool) {
 	mood := 1.0
 	if !c.marks {
 		there, back = f.way(), f.way()
-	}
-	there, back = s.takes(there), s.takes(back)
-	if !c.marks {
 		mood = f.mood()
 	}
+	there, back = s.takes(there), s.takes(back)
 	arrive := f.now + there
 	heard := arrive + back
-	switch {
-	case mood < f.config.Faults.LostReply || heard > c.patience:
-		c.err, heard = errTimeout, c.patience
-	case mood < f.config.Faults.LostReply+f.config.Faults.Late:
-		c.err, heard = errTimeout, c.patience
-		arrive = c.patience + f.network.Int64N(int64(lateBy))
-	}
 	c.gone = s.down()
 	switch {
 	case s.refusing > 0:
 		c.err, heard = errRefused, min(heard, c.patience)
-	case s.hanging > 0:
+	case s.hanging > 0, mood < f.config.Faults.LostReply, heard > c.patience:
 		c.err, heard = errTimeout, c.patience
+	case mood < f.config.Faults.LostReply+f.config.Faults.Late:
+		c.err, heard = errTimeout, c.patience
+		arrive = c.patience + f.network.Int64N(int64(lateBy))
 	}
 	f.heap.push(event{at: arrive, what: runs, ref: at})
 	f.heap.push(event{at: heard, what: replies, pod: c.pod, ref: at})
