@@ -47,7 +47,7 @@ func rooms() []namedRoom {
 		{"internal/server", room{house: []string{root, "limit", "store", "rules", "internal/headers"}}},
 
 		// The simulator: the same pods, on virtual time.
-		{"internal/sim", room{house: []string{"limit", "store", "internal/algorithm", "internal/pod"}}},
+		{"internal/sim", room{house: []string{"limit", "store", "internal/algorithm", "internal/breaker", "internal/pod"}}},
 		{"internal/sim/scenario", room{house: []string{"limit", "internal/pod", "internal/sim"}, outside: []string{"github.com/goccy/go-yaml"}}},
 		{"internal/sim/scenarios", room{}},
 
