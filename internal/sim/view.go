@@ -109,10 +109,13 @@ func (f *fleet) note(m *machine, c *call) {
 	case c.err == nil:
 		v.breaker.Success(c.permit)
 	case c.err == errTimeout && c.permit != breaker.Probe && f.now > c.patience:
-	case v.breaker.Failure(now, c.permit, f.moods.Float64()):
+	case v.breaker.Failure(now, now-(f.now-f.askedAt(c)), c.permit, f.moods.Float64()):
 		f.tally.shards[c.shard].openings++
 	}
 }
+
+// askedAt is when a call was made.
+func (f *fleet) askedAt(c *call) int64 { return c.patience - int64(f.config.Network.Patience) }
 
 // mark has a pod write its beat to all shards.
 func (f *fleet) mark(p int32) {
