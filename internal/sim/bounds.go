@@ -14,7 +14,7 @@ import (
 //   - Fallbacks alone, in any span of d, so also inside one outage: 2 (b + rd), of a
 //     closed rule its allowance instead of 2, and nothing without one.
 //   - All that is admitted, in any span: 3b + 3rd, and 3b + 2rd by a pod that is alone,
-//     as long as no charge of its got lost.
+//     as long as no charge of its got lost and no check overtook one.
 //   - Rules that fail closed: nothing from a shard that lost its keys, while pods that
 //     know of it must hold.
 //
@@ -34,8 +34,10 @@ type bounds struct {
 	outages       []outage // by bucket
 	// worst is the most in an outage, in percent of its bound, by rule.
 	worst []float64
-	// pays says that a pod that is alone has charged the store for all it was to.
-	pays bool
+	// pays says, by rule, that a pod that is alone has charged the store for all it was
+	// to before it asked again, and telling how many calls tell of a bucket just now.
+	pays    []bool
+	telling []int16
 }
 
 // outage is what a bucket's fallbacks admitted in the last outage of its shard.
@@ -51,7 +53,10 @@ func newBounds(c *Config, limits []*limit.Limit) *bounds {
 		outages: make([]outage, len(limits)), worst: make([]float64, len(c.Rules)),
 	}
 	lived, least := c.fleetSizes()
-	b.pays = lived == 1
+	b.pays, b.telling = make([]bool, len(c.Rules)), make([]int16, len(limits))
+	for r := range b.pays {
+		b.pays[r] = lived == 1
+	}
 	alone, all, together := make([]*limit.Limit, len(limits)), make([]*limit.Limit, len(limits)), make([]*limit.Limit, len(limits))
 	for r := range c.Rules {
 		rule := &c.Rules[r]
@@ -202,13 +207,38 @@ func (b *bounds) forgot(f *fleet, number int32, noticed bool) {
 	b.excused[number] += full
 }
 
-// heard looks at a call that a pod hears of: a charge may have got lost.
-func (b *bounds) heard(c *call) {
-	if b == nil || !b.pays || c.err == nil || !c.err.Sent || c.asked == nil || !c.asked.Tells() {
+// sent looks at a call that leaves a pod.
+func (b *bounds) sent(c *call) {
+	if b == nil || c.asked == nil || !c.asked.Tells() {
 		return
 	}
-	for i := range c.ops {
-		b.pays = b.pays && c.ops[i].How != store.Add
+	for _, number := range c.numbers {
+		b.telling[number]++
+	}
+}
+
+// ran looks at a call that the store decides: a check may overtake one that tells.
+func (b *bounds) ran(c *call) {
+	if b == nil || c.asked != nil && c.asked.Tells() {
+		return
+	}
+	for i, number := range c.numbers {
+		if op := &c.ops[i]; b.telling[number] > 0 && op.How == store.Take && op.Cost > 0 {
+			b.pays[int(number)%len(b.pays)] = false
+		}
+	}
+}
+
+// heard looks at a call that a pod hears of: a charge may have got lost.
+func (b *bounds) heard(c *call) {
+	if b == nil || c.asked == nil || !c.asked.Tells() {
+		return
+	}
+	for i, number := range c.numbers {
+		b.telling[number] = max(0, b.telling[number]-1)
+		if c.ops[i].How == store.Add && c.err != nil && c.err.Sent {
+			b.pays[int(number)%len(b.pays)] = false
+		}
 	}
 }
 
@@ -244,7 +274,7 @@ func (f *fleet) above(number int32) (a above) {
 	if b.together.Above(number) > b.lost[number] && rule.Limit.Algorithm == limit.TokenBucket {
 		a.together = b.together.Above(number) - b.lost[number]
 	}
-	if b.pays {
+	if b.pays[int(number)%len(b.pays)] {
 		a.all = max(a.all, a.together)
 	}
 	return a

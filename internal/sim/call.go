@@ -97,6 +97,7 @@ func (f *fleet) launch(p, check int32, asked *pod.Call, ops []store.Op, why reas
 			f.tally.rules[int(number)%len(f.config.Rules)].ops++
 		}
 		f.pods[p].launched(c.set, &f.tally)
+		f.bounds.sent(c)
 	}
 	return sent
 }
@@ -173,6 +174,7 @@ func (f *fleet) runCall(at int32) {
 		c.ranMS, c.ranNS = f.nowMS(), f.now
 		c.grants = f.store.take(c.ranMS, c.ops, c.numbers, c.grants[:0])
 		f.told(c)
+		f.bounds.ran(c)
 	}
 	f.close(at)
 }
@@ -231,8 +233,8 @@ func (f *fleet) reply(at int32) {
 func (f *fleet) hear(m *machine, c *call) {
 	if c.sent {
 		m.landed(c.set)
+		f.bounds.heard(c)
 	}
-	f.bounds.heard(c)
 	if m.crashed {
 		return
 	}
