@@ -64,6 +64,17 @@ var (
 	errReplicas = errors.New("not enough replicas have the spend")
 )
 
+// prepare connects to a shard that is about to be probed: the probe has no more time
+// than any call, and a connection may take all of it.
+func (h *shard) prepare() {
+	h.mu.Lock()
+	soon := h.breaker.Soon(h.store.now(), beatEvery)
+	h.mu.Unlock()
+	if soon {
+		_, _ = h.fast.node.ready() // the probe will tell
+	}
+}
+
 // beat writes the shard's beat, in a call like any other: where the breaker is open
 // and no check comes it is the probe.
 func (h *shard) beat(ctx context.Context) {
@@ -95,6 +106,7 @@ func (s *Store) beats(ctx context.Context) {
 			if h.beating.CompareAndSwap(false, true) {
 				s.work.Go(func() {
 					defer h.beating.Store(false)
+					h.prepare()
 					h.beat(ctx)
 				})
 			}

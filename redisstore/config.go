@@ -46,6 +46,7 @@ const (
 	dialTimeout  = 200 * time.Millisecond
 	writeTimeout = 250 * time.Millisecond
 	keepAlive    = 250 * time.Millisecond
+	connBuffer   = 64 << 10
 )
 
 // Config says which server to use and how.
@@ -143,6 +144,9 @@ func (c *Config) options() (rueidis.ClientOption, error) {
 		ClientSetInfo:     rueidis.DisableClientSetInfo,
 		ClientName:        "tallygate",
 		PipelineMultiplex: -1, // one connection: a lane's batches share it
+
+		// A batch is some tens of kilobytes, the script's text included.
+		ReadBufferEachConn: connBuffer, WriteBufferEachConn: connBuffer,
 	}
 	u, err := url.Parse(c.URL)
 	if err != nil {

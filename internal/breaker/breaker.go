@@ -66,6 +66,12 @@ func (b *Breaker) Ask(now int64) Permit {
 	}
 }
 
+// Soon reports whether a probe may go within a time from now: then it is time to
+// connect, so that the probe does not spend its deadline on that.
+func (b *Breaker) Soon(now int64, within time.Duration) bool {
+	return b.open && !b.probing && b.probeNS-now <= int64(within)
+}
+
 // Success takes in an answer. It reports whether that closed the breaker.
 func (b *Breaker) Success(p Permit) (closed bool) {
 	if b.open {

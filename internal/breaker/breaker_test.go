@@ -90,7 +90,13 @@ func TestBreaker_within(t *testing.T) {
 
 func TestBreaker_probe(t *testing.T) {
 	b := newBreaker()
+	if b.Soon(0, time.Hour) {
+		t.Error("a closed one has no probe to come")
+	}
 	b.fail(0, 3)
+	if b.Soon(500e6, 299*time.Millisecond) || !b.Soon(500e6, 300*time.Millisecond) {
+		t.Error("the probe of 800 ms is not 300 ms away from 500 ms")
+	}
 	for _, step := range []struct {
 		at   int64
 		want Permit

@@ -105,7 +105,7 @@ func TestFLT11_stall(t *testing.T) {
 		r := f.during(t, backWithin+time.Second, func(r *run) {
 			f.hurt().Pause(t)
 			r.began = time.Now()
-			hold(200 * time.Millisecond)
+			hold(max(200*time.Millisecond, 6*deadline))
 			f.hurt().Resume(t)
 			r.back = time.Now()
 		})

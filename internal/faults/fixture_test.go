@@ -23,6 +23,8 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	if *suite != "" {
 		hurry()
+		deadline = fitDeadline()
+		fmt.Printf("a check waits for the store for %s here\n", deadline)
 	}
 	os.Exit(redistest.Main(m))
 }
@@ -97,7 +99,7 @@ func (f *fixture) front() *redistest.Proxy { return f.c.Front(f.hurt()) }
 func (f *fixture) conf() redisstore.Config { return config("redis://" + f.c.Addrs()[0]) }
 
 func config(url string) redisstore.Config {
-	return redisstore.Config{URL: url, Tags: identity.Plain{}, Log: slog.New(slog.DiscardHandler)}
+	return redisstore.Config{URL: url, Tags: identity.Plain{}, Deadline: deadline, Log: slog.New(slog.DiscardHandler)}
 }
 
 func connect(t *testing.T, conf redisstore.Config) *redisstore.Store {
@@ -114,7 +116,7 @@ func connect(t *testing.T, conf redisstore.Config) *redisstore.Store {
 
 func pod(t *testing.T, s *redisstore.Store) *tallygate.Limiter {
 	t.Helper()
-	l, err := tallygate.New(tallygate.Config{Rules: tallygate.Fixed(ruleSet(t)), Store: s})
+	l, err := tallygate.New(tallygate.Config{Rules: tallygate.Fixed(ruleSet(t)), Store: s, Deadline: deadline})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ type refusal struct {
 }
 
 // atOnce is what is left when no breaker has to close first.
-const atOnce = 50 * time.Millisecond
+const atOnce = 100 * time.Millisecond
 
 func refusals() []refusal {
 	return []refusal{

@@ -20,7 +20,7 @@ func TestFlaps(t *testing.T) {
 		r.began = time.Now()
 		for range flaps {
 			f.front().Stall()
-			hold(100 * time.Millisecond)
+			hold(max(100*time.Millisecond, 5*deadline))
 			f.front().Pass(t)
 			soon(t, 2*backWithin, "a normal answer", func() bool { return one(f.pod, check(f.keys[0][1], open)) == allow })
 		}

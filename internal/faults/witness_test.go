@@ -12,9 +12,9 @@ import (
 	"github.com/tallygate/tallygate/internal/redistest"
 )
 
-// stallOf is from which lateness on the machine is not to be relied on: a check has
-// 5 ms for its call, which takes some switches between goroutines and processes.
-const stallOf = 2 * time.Millisecond
+// stallOf is from which lateness on the machine is not to be relied on: a call takes
+// some switches between goroutines and processes.
+func stallOf() time.Duration { return deadline * 2 / 5 }
 
 // witness pings servers, past the proxies, beside a load. So it knows when the
 // machine itself stood still: what a check was late by then is not its own fault.
@@ -121,14 +121,14 @@ func (w *witness) calm(r *openloop.Result) *openloop.Result {
 	var stalls []time.Duration // when those ended, in order, that outlast a deadline
 	for _, e := range w.eyes {
 		for _, s := range e.samples {
-			if s.late >= deadline-time.Millisecond {
+			if s.late >= deadline*4/5 {
 				stalls = append(stalls, s.at+s.late)
 			}
 		}
 	}
 	slices.Sort(stalls)
 	return r.Where(func(c openloop.Call) bool {
-		if max(c.Late, w.late(r, c)) >= slack*stallOf {
+		if max(c.Late, w.late(r, c)) >= slack*stallOf() {
 			return false
 		}
 		at := r.Start.Sub(w.from) + c.Due
