@@ -44,8 +44,8 @@ const (
 // when its own has passed, whatever its connection does.
 const (
 	dialTimeout  = 200 * time.Millisecond
-	writeTimeout = 250 * time.Millisecond
-	keepAlive    = 250 * time.Millisecond
+	leastSilence = 250 * time.Millisecond
+	mostSilence  = time.Second
 	connBuffer   = 64 << 10
 )
 
@@ -134,13 +134,20 @@ func (c *Config) validate() error {
 	return nil
 }
 
+// silence is how long a connection may say nothing before it is asked whether it
+// lives, and then before it is given up: many deadlines, or a short stall of the
+// server would cost all of them, and no less than one, for who still waits.
+func (c *Config) silence() time.Duration {
+	return max(leastSilence, min(10*c.Deadline, mostSilence), c.Deadline)
+}
+
 // options turns the configuration into the client's.
 func (c *Config) options() (rueidis.ClientOption, error) {
 	o := rueidis.ClientOption{
-		Dialer:            net.Dialer{Timeout: dialTimeout, KeepAlive: max(keepAlive, c.Deadline)},
-		ConnWriteTimeout:  max(writeTimeout, c.Deadline), // no connection is given up under a call that may still wait
-		DisableCache:      true,                          // a bucket changes with every call
-		DisableRetry:      true,                          // a call whose reply was lost may have run
+		Dialer:            net.Dialer{Timeout: dialTimeout, KeepAlive: c.silence()},
+		ConnWriteTimeout:  c.silence(),
+		DisableCache:      true, // a bucket changes with every call
+		DisableRetry:      true, // a call whose reply was lost may have run
 		ClientSetInfo:     rueidis.DisableClientSetInfo,
 		ClientName:        "tallygate",
 		PipelineMultiplex: -1, // one connection: a lane's batches share it

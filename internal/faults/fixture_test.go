@@ -69,13 +69,19 @@ func setup(t *testing.T) *fixture {
 	f := &fixture{t: t, c: redistest.SharedProxiedCluster(t)}
 	f.c.Mend(t)
 	f.pickKeys(t)
-	f.store = connect(t, f.conf())
-	f.pod = pod(t, f.store)
-	for i := range 2 * lanes * keysEach { // connections and scripts are made
-		f.ask(i)
+	for {
+		f.store = connect(t, f.conf())
+		f.pod = pod(t, f.store)
+		for i := range 2 * lanes * keysEach { // connections and scripts are made
+			f.ask(i)
+		}
+		f.idle = f.measure()
+		if f.idle.odd == 0 && f.idle.p999 < deadline/2 || deadline >= mostDeadline {
+			return f
+		}
+		deadline = min(2*deadline, mostDeadline) // the machine has become worse
+		t.Logf("a check waits for the store for %s from now on", deadline)
 	}
-	f.idle = f.measure()
-	return f
 }
 
 func needSuite(t *testing.T) {

@@ -21,6 +21,7 @@ const (
 	// calmDeadline is how long a check waits for the store on a machine that runs what
 	// is ready to run: the default.
 	calmDeadline = 5 * time.Millisecond
+	mostDeadline = 20 * calmDeadline
 	// backWithin is how long after a shard is back its answers are normal again: a
 	// probe a second. topologyWithin is the same after a promotion.
 	backWithin     = 1100 * time.Millisecond
@@ -34,7 +35,7 @@ var deadline = calmDeadline
 
 // fitDeadline measures how late this machine wakes up who sleeps.
 func fitDeadline() time.Duration {
-	const sleepers, length = 4, 1500 * time.Millisecond
+	const sleepers, length = 4, 2 * time.Second
 	late := make([][]time.Duration, sleepers)
 	var group sync.WaitGroup
 	for i := range late {
@@ -49,8 +50,8 @@ func fitDeadline() time.Duration {
 	group.Wait()
 	all := slices.Concat(late...)
 	slices.Sort(all)
-	fit := 5 * all[len(all)*998/1000] // a check wakes up four or five goroutines and processes
-	return min(max(fit.Round(calmDeadline), calmDeadline), 20*calmDeadline)
+	fit := 8 * all[len(all)*998/1000] // a check wakes up four or five goroutines and processes
+	return min(max(fit.Round(calmDeadline), calmDeadline), mostDeadline)
 }
 
 // idle is the cluster of this minute while nothing is wrong; the machine's own

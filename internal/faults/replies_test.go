@@ -31,7 +31,7 @@ func (r *run) onceEach(before int64) {
 func TestDelays(t *testing.T) {
 	for _, ms := range []int{2, 4, 6, 40} {
 		t.Run(fmt.Sprintf("%d ms of 5", ms), func(t *testing.T) {
-			late := time.Duration(ms) * deadline / 5
+			late := min(time.Duration(ms)*deadline/5, max(3*deadline, 40*time.Millisecond))
 			judged(t, func(f *fixture) *run {
 				t := f.t
 				runs, was, accepted := f.scriptRuns(t), f.connections(), f.c.Accepted()
