@@ -39,7 +39,8 @@ const (
 // The rules, all for one key each. A key of tight is always near its limit.
 const (
 	open   = "open"
-	second = "second" // the same, for checks of two buckets
+	first  = "first" // for checks of two buckets, which stay in the store a while
+	second = "second"
 	closed = "closed"
 	strict = "strict" // the same as closed
 	tight  = "tight"
@@ -140,7 +141,8 @@ func ruleSet(t *testing.T) *rules.Snapshot {
 	}
 	snapshot, problems := rules.Compile(nil, rules.Set{Rules: []rules.Rule{
 		rule(open, 10_000, 20_000, rules.FailOpen, rules.CountingExact),
-		rule(second, 10_000, 20_000, rules.FailOpen, rules.CountingExact),
+		rule(first, 1, 5_000, rules.FailOpen, rules.CountingExact),
+		rule(second, 1, 5_000, rules.FailOpen, rules.CountingExact),
 		rule(closed, 10_000, 20_000, rules.FailClosed, rules.CountingExact),
 		rule(strict, 10_000, 20_000, rules.FailClosed, rules.CountingExact),
 		rule(tight, tightRate, tightBurst, rules.FailOpen, rules.CountingExact),

@@ -15,15 +15,15 @@ func TestCLU04_slotMoves(t *testing.T) {
 		t := f.t
 		key, to := f.keys[0][5], f.primaries[1]
 		slot := f.slot(t, key)
-		soon(t, 2*backWithin, "a normal answer before the move", func() bool { return one(f.pod, check(key, open, second)) == allow })
+		soon(t, 2*backWithin, "a normal answer before the move", func() bool { return one(f.pod, check(key, first, second)) == allow })
 		to.MustDo(t, "SCRIPT", "FLUSH")
 		r := f.during(t, time.Second, func(r *run) {
 			r.began = time.Now()
 			f.c.StartMove(t, slot, to)
 			hold(200 * time.Millisecond)
-			f.c.MoveKeys(t, slot, to, bucketKey(open, key))
+			f.c.MoveKeys(t, slot, to, bucketKey(first, key))
 			for range 50 {
-				if got := one(f.pod, check(key, open, second)); got != fallbackAllow {
+				if got := one(f.pod, check(key, first, second)); got != fallbackAllow {
 					t.Errorf("two buckets apart: %s, want %s", got, fallbackAllow)
 					break
 				}
@@ -31,7 +31,7 @@ func TestCLU04_slotMoves(t *testing.T) {
 			}
 			f.c.FinishMove(t, slot, to)
 			r.back = time.Now()
-			soon(t, time.Second, "two buckets are together again", func() bool { return one(f.pod, check(key, open, second)) == allow })
+			soon(t, time.Second, "two buckets are together again", func() bool { return one(f.pod, check(key, first, second)) == allow })
 		})
 		r.quick()
 		r.normal(r.w.calm(r.Result), "during a move")
