@@ -43,6 +43,11 @@ func rooms() []namedRoom {
 		// The figures, for who wants them.
 		{"metrics", room{house: []string{root}, outside: []string{"github.com/prometheus/client_golang"}}},
 
+		// The rules of record: the contract, what both databases share, each of them.
+		{"internal/rulestore", room{house: []string{"identity", "rules"}}},
+		{"internal/rulestore/sqldb", room{house: []string{"internal/rulestore"}}},
+		{"internal/rulestore/sqlite", room{house: []string{"internal/rulestore/sqldb"}, outside: []string{"github.com/pressly/goose/v3", "modernc.org/sqlite"}}},
+
 		// The server.
 		{"internal/server", room{house: []string{root, "limit", "store", "rules", "internal/headers"}}},
 
@@ -63,6 +68,7 @@ func rooms() []namedRoom {
 
 		// Tests and their help: no code of the house imports these.
 		{"internal/redistest", room{}},
+		{"internal/rulestore/rulestoretest", room{house: []string{"rules", "internal/rulestore", "internal/rulestore/sqldb"}, outside: []string{"pgregory.net/rapid"}}},
 		{"internal/arch", room{}},
 		{"internal/bench", room{}},
 	}
