@@ -12,14 +12,20 @@ run: ## start the service on the embedded store
 	exec bin/tallygate serve
 
 .PHONY: test
-test: ## all tests, with Redis, race detector, shuffled
+test: ## all tests, with Redis, PostgreSQL, race detector, shuffled
 	scripts/install-redis.sh
+	scripts/install-postgres.sh
 	$(GO) test -race -shuffle=on -bench . -benchtime 1x ./...
 
 .PHONY: test-redis
 test-redis: ## only the tests that start Redis servers
 	scripts/install-redis.sh
 	$(GO) test -race -shuffle=on -count=1 $$(scripts/packages-importing.sh internal/redistest)
+
+.PHONY: test-postgres
+test-postgres: ## only the tests that start PostgreSQL
+	scripts/install-postgres.sh
+	$(GO) test -race -shuffle=on -count=1 $$(scripts/packages-importing.sh internal/pgtest)
 
 .PHONY: bench
 bench: ## yardsticks and ours side by side

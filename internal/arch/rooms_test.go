@@ -47,6 +47,7 @@ func rooms() []namedRoom {
 		{"internal/rulestore", room{house: []string{"identity", "rules"}}},
 		{"internal/rulestore/sqldb", room{house: []string{"internal/rulestore"}}},
 		{"internal/rulestore/sqlite", room{house: []string{"internal/rulestore/sqldb"}, outside: []string{"github.com/pressly/goose/v3", "modernc.org/sqlite"}}},
+		{"internal/rulestore/postgres", room{house: []string{"internal/rulestore/sqldb"}, outside: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3"}}},
 
 		// The server.
 		{"internal/server", room{house: []string{root, "limit", "store", "rules", "internal/headers"}}},
@@ -68,6 +69,7 @@ func rooms() []namedRoom {
 
 		// Tests and their help: no code of the house imports these.
 		{"internal/redistest", room{}},
+		{"internal/pgtest", room{}},
 		{"internal/rulestore/rulestoretest", room{house: []string{"rules", "internal/rulestore", "internal/rulestore/sqldb"}, outside: []string{"pgregory.net/rapid"}}},
 		{"internal/arch", room{}},
 		{"internal/bench", room{}},

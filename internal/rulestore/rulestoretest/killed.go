@@ -18,7 +18,7 @@ const childOf = "TALLYGATE_RULESTORETEST_CHILD"
 
 // Main runs the tests of a package, or is the child of testKilled: a package that
 // runs the suite calls it from TestMain.
-func Main(m *testing.M, open func(name string) (*sqldb.DB, error)) int {
+func Main(m interface{ Run() int }, open func(name string) (*sqldb.DB, error)) int {
 	name := os.Getenv(childOf)
 	if name == "" {
 		return m.Run()

@@ -55,7 +55,7 @@ func (m *model) apply(c rulestore.Change, burst int) rulestore.Code {
 		next.bursts, next.shadow = append(next.bursts, burst), append(next.shadow, shadow)
 	}
 	last := len(r.bursts) - 1
-	switch c.Action { //nolint:exhaustive // the rest is not of rules
+	switch c.Action {
 	case rulestore.ActionPut:
 		live(burst, false)
 	case rulestore.ActionPropose:
@@ -139,15 +139,15 @@ func testModel(t *testing.T, h Harness) {
 				rt.Fatalf("%s of %s %q with version %d: got %v, want code %q", c.Action, c.Rule, c.Key, c.IfMatch, err, want)
 			}
 			if rapid.Bool().Draw(rt, "follow") {
-				follower = follow(rt, t, h, follower)
+				follower = follow(t, rt, h, follower)
 			}
 		}
-		follower = follow(rt, t, h, follower)
+		follower = follow(t, rt, h, follower)
 		set := h.whole(t)
 		if follower.Hash != set.Hash || follower.Revision != set.Revision {
 			rt.Fatalf("who followed is at %d, %s; the whole is %d, %s", follower.Revision, follower.Hash, set.Revision, set.Hash)
 		}
-		m.compare(rt, t, h, set, round)
+		m.compare(t, rt, h, set, round)
 	})
 }
 
@@ -160,7 +160,7 @@ func draw(rt *rapid.T, round int, m *model) (rulestore.Change, int) {
 		Percent: rapid.IntRange(0, 100).Draw(rt, "percent"),
 	}
 	burst := rapid.IntRange(1, 1000).Draw(rt, "burst")
-	switch c.Action { //nolint:exhaustive // the rest has no body
+	switch c.Action {
 	case rulestore.ActionPut, rulestore.ActionPropose:
 		c.Body = bucket(c.Rule, burst)
 	case rulestore.ActionOverride:
@@ -183,7 +183,7 @@ func burstOf(body json.RawMessage) int {
 	return numbers.Burst
 }
 
-func follow(rt *rapid.T, t *testing.T, h Harness, set rulestore.Set) rulestore.Set {
+func follow(t *testing.T, rt *rapid.T, h Harness, set rulestore.Set) rulestore.Set {
 	changes, err := h.Store.Since(t.Context(), set.Revision)
 	if err != nil {
 		rt.Fatal(err)
@@ -192,7 +192,7 @@ func follow(rt *rapid.T, t *testing.T, h Harness, set rulestore.Set) rulestore.S
 }
 
 // compare holds what is in the store of this round against the model.
-func (m *model) compare(rt *rapid.T, t *testing.T, h Harness, set rulestore.Set, round int) {
+func (m *model) compare(t *testing.T, rt *rapid.T, h Harness, set rulestore.Set, round int) {
 	prefix := fmt.Sprintf("r%d-", round)
 	got := map[string]string{}
 	for _, r := range set.Rules {

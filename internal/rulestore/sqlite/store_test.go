@@ -39,24 +39,29 @@ func open(t testing.TB, path string) *sqlite.Store {
 	return s
 }
 
+// raw opens a file without a store.
+func raw(t testing.TB, path string) *sql.DB {
+	t.Helper()
+	connector, err := driver.NewConnector(sqlite.Name(path, "deferred"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	rulestoretest.Run(t, func(t *testing.T) rulestoretest.Harness {
+		t.Helper()
 		// A name that a URI would take apart.
 		path := filepath.Join(t.TempDir(), "a b?c#d%41.db")
 		return rulestoretest.Harness{
 			Store: open(t, path).DB,
-			Again: func(t testing.TB) *sqldb.DB { return open(t, path).DB },
-			SQL: func(t testing.TB) *sql.DB {
-				connector, err := driver.NewConnector(sqlite.Name(path, "deferred"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				db := sql.OpenDB(connector)
-				t.Cleanup(func() { _ = db.Close() })
-				return db
-			},
-			Name: path,
+			Again: func(tb testing.TB) *sqldb.DB { tb.Helper(); return open(tb, path).DB },
+			SQL:   func(tb testing.TB) *sql.DB { tb.Helper(); return raw(tb, path) },
+			Name:  path,
 		}
 	})
 }
