@@ -13,9 +13,9 @@ import (
 // template is the database that those of the tests are copies of.
 const template = "tallygate_template"
 
-// Main runs a package's tests and then stops the server they shared. It returns
-// the exit code.
-func Main(m *testing.M) int {
+// Main runs a package's tests, a *testing.M, and then stops the server they
+// shared. It returns the exit code.
+func Main(m interface{ Run() int }) int {
 	code := m.Run()
 	shared.mu.Lock()
 	defer shared.mu.Unlock()

@@ -53,8 +53,8 @@ type Server struct {
 // programs returns the folder of initdb and postgres, "" if there is none.
 func programs() string {
 	if path, err := exec.LookPath("initdb"); err == nil {
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			return filepath.Dir(real)
+		if target, err := filepath.EvalSymlinks(path); err == nil {
+			return filepath.Dir(target)
 		}
 	}
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")

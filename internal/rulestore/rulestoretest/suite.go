@@ -126,7 +126,8 @@ func (h *Harness) audit(t testing.TB, f rulestore.AuditFilter) []rulestore.Entry
 // byHand runs a statement by hand.
 func byHand(t testing.TB, db interface {
 	Exec(query string, args ...any) (sql.Result, error)
-}, query string, args ...any) {
+}, query string, args ...any,
+) {
 	t.Helper()
 	if _, err := db.Exec(query, args...); err != nil {
 		t.Fatalf("%s: %v", query, err)
