@@ -262,7 +262,7 @@ func (v *values) agree() error {
 func addFlags(cmd *cobra.Command, of command) {
 	for _, s := range settings() {
 		switch {
-		case s.flag != of:
+		case s.flag&of == 0:
 		case s.toggle:
 			cmd.Flags().Bool(s.name, false, s.help)
 		default:

@@ -30,9 +30,11 @@ type setting struct {
 type command uint8
 
 const (
-	serving command = 1 + iota
+	serving command = 1 << iota
 	checking
-	nowhere
+	governing // rules list, apply and the like
+
+	nowhere command = 0
 )
 
 // settings returns all of them, in the order shown.
@@ -40,7 +42,7 @@ func settings() []setting {
 	return []setting{
 		{name: "http", fallback: ":8080", flag: serving, valid: address, help: "address of the check API and health"},
 		{name: "admin", fallback: "127.0.0.1:8090", flag: serving, valid: loopback, help: "address of /metrics for operators, on this machine only; empty for none"},
-		{name: "rules", fallback: "file:rules.yaml", flag: serving, valid: rulesURL, help: "where the rules are: file:PATH"},
+		{name: "rules", fallback: "sqlite:tallygate.db", flag: serving | governing, valid: rulesURL, help: "where the rules are: sqlite:PATH, postgres://user@host/database, file:PATH"},
 		{name: "pod-id", flag: serving, valid: atMostBytes(256), help: "name of this pod, in logs and among those that share the store (default the host's name and a random suffix)"},
 		{name: "pods", fallback: "0", flag: serving, valid: wholeWithin(0, 1e5), help: "how many pods share the store; 0 counts those that live"},
 
@@ -104,13 +106,6 @@ func loopback(value string) error {
 		return nil
 	}
 	return notLoopback(value)
-}
-
-func rulesURL(value string) error {
-	if path, ok := strings.CutPrefix(value, "file:"); !ok || path == "" {
-		return fmt.Errorf("%q is not file:PATH", value)
-	}
-	return nil
 }
 
 func storeURL(value string) error {

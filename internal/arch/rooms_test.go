@@ -58,7 +58,7 @@ func rooms() []namedRoom {
 		{"internal/sim/scenarios", room{}},
 
 		{"cmd/tallygate", room{
-			house: []string{root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/server", "internal/sim", "internal/sim/scenario", "internal/sim/scenarios", "internal/spelling"},
+			house: []string{root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/rulestore", "internal/rulestore/postgres", "internal/rulestore/sqldb", "internal/rulestore/sqlite", "internal/server", "internal/sim", "internal/sim/scenario", "internal/sim/scenarios", "internal/spelling"},
 			outside: []string{
 				"github.com/goccy/go-yaml",
 				"github.com/knadh/koanf/v2",
