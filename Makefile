@@ -15,7 +15,14 @@ run: ## start the service on the embedded store
 test: ## all tests, with Redis, PostgreSQL, race detector, shuffled
 	scripts/install-redis.sh
 	scripts/install-postgres.sh
+	scripts/install-promtool.sh
 	$(GO) test -race -shuffle=on -bench . -benchtime 1x ./...
+	$(GO) test -count=1 -timeout 8m ./internal/faults -faults short
+
+.PHONY: test-faults
+test-faults: ## the fault suite alone, with its long faults
+	scripts/install-redis.sh
+	$(GO) test -count=1 -timeout 40m -v ./internal/faults -faults full
 
 .PHONY: test-redis
 test-redis: ## only the tests that start Redis servers
@@ -52,6 +59,11 @@ build: ## the binary, into bin/
 .PHONY: generate
 generate: ## generated files; fails if they had drifted
 	scripts/generate.sh
+
+.PHONY: alerts
+alerts: ## the alert rules of deploy, by promtool
+	scripts/install-promtool.sh
+	cd deploy && promtool check rules alerts.yaml && promtool test rules alerts_test.yaml
 
 .PHONY: arch
 arch: ## who imports whom, and sizes

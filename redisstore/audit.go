@@ -1,11 +1,12 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
+	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -13,184 +14,163 @@ import (
 // Finding is one thing about a server that an operator should know before its
 // counts are relied on.
 type Finding struct {
-	// Shard is the server's address.
+	// Shard is the server's address; "" of what is said of all of them together.
 	Shard string
+	// Level says how much it matters.
+	Level Level
 	// Setting is what was looked at, Value what it is; "" if it could not be read.
 	Setting, Value string
 	// Message says what follows and what to do.
 	Message string
 }
 
+// Level says how much a finding matters.
+type Level string
+
+// The levels.
+const (
+	// Broken: checks get no answer there, so that rules that fail closed refuse.
+	Broken Level = "broken"
+	// Warning: limits are not held, or the store fails, under some fault or load.
+	Warning Level = "warning"
+	// Advice: it is well, and could be better for some rules.
+	Advice Level = "advice"
+	// Unread: it could not be looked at.
+	Unread Level = "unread"
+)
+
 // String returns the finding as one line.
 func (f Finding) String() string {
+	where := cmp.Or(f.Shard, "store")
 	if f.Value == "" {
-		return fmt.Sprintf("%s: %s: %s", f.Shard, f.Setting, f.Message)
+		return fmt.Sprintf("%s: %s: %s", where, f.Setting, f.Message)
 	}
-	return fmt.Sprintf("%s: %s is %q: %s", f.Shard, f.Setting, f.Value, f.Message)
+	return fmt.Sprintf("%s: %s is %q: %s", where, f.Setting, f.Value, f.Message)
 }
 
-// oldest is the first Redis release the script is meant for.
-const oldest = "6.2"
+// Server is one primary as it was found.
+type Server struct {
+	Node
+	// Role is "primary" or "replica" and Version the server's; "" where INFO may not
+	// be read.
+	Role, Version string
+	// RoundTrip is the shortest of a few questions, ClockOffset the server's clock
+	// less ours; both are 0 where Err is set.
+	RoundTrip, ClockOffset time.Duration
+	// Err is why it could not be asked.
+	Err error
+}
 
-// Audit reads the settings of every primary, runs the script there once with
-// nothing to do, and returns what an operator should know. Settings it has no
-// right to read are findings too. It fails only if no server can be asked.
+// inspectWithin bounds the questions to one server.
+const inspectWithin = 3 * time.Second
+
+// errNoPrimary is of a store of which nothing takes writes.
+var errNoPrimary = errors.New("none of the servers is a primary")
+
+// Audit is [Store.Inspect] without the servers.
 func (s *Store) Audit(ctx context.Context) ([]Finding, error) {
+	_, found, err := s.Inspect(ctx)
+	return found, err
+}
+
+// Inspect looks at every primary: its settings, its clock, and whether the script
+// runs there, with nothing to do. It returns what was found and what an operator
+// should know. Settings it has no right to read are findings too. It fails only if
+// no primary can be asked.
+func (s *Store) Inspect(ctx context.Context) ([]Server, []Finding, error) {
 	var found []Finding
+	var servers []Server
 	asked := 0
-	var last error
-	for _, h := range s.topology.shards() {
-		a := audit{shard: h.addr}
-		primary := false
-		var err error
-		if a.node, err = h.slow.node.ready(); err == nil {
-			primary, err = a.isPrimary(ctx)
+	last := errNoPrimary
+	if s.bySlot {
+		found = s.unowned()
+	}
+	for _, n := range s.Primaries() {
+		h := s.topology.shardAt(n.Addr)
+		if h == nil {
+			continue // it has just gone
 		}
-		if err != nil {
-			last = err
-			a.add("reachable", "", err.Error())
-		} else if primary {
+		within, cancel := context.WithTimeout(ctx, inspectWithin)
+		a := audit{store: s, server: Server{Node: n}}
+		a.run(within, h)
+		cancel()
+		switch {
+		case a.server.Err != nil:
+			last = a.server.Err
+		case a.server.Role != replica:
 			asked++
-			a.all(ctx, s)
 		}
-		found = append(found, a.found...)
+		servers, found = append(servers, a.server), append(found, a.found...)
 	}
 	slices.SortFunc(found, func(a, b Finding) int {
-		return strings.Compare(a.Shard+a.Setting, b.Shard+b.Setting)
+		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Setting, b.Setting))
 	})
 	if asked == 0 {
-		return found, fmt.Errorf("no primary could be asked: %w", last)
+		return servers, found, fmt.Errorf("no primary could be asked: %w", last)
 	}
-	return found, nil
+	return servers, found, nil
 }
 
+// unowned tells of slots that no primary serves: their checks are never answered.
+func (s *Store) unowned() []Finding {
+	missing := 0
+	for slot := range slots {
+		if s.topology.owner(slot) == nil {
+			missing++
+		}
+	}
+	if missing == 0 {
+		return nil
+	}
+	return []Finding{{
+		Level: Broken, Setting: "slots", Value: fmt.Sprintf("%d of %d without an owner", missing, slots),
+		Message: "no check of a key in them is answered: look at 'redis-cli --cluster check' and give them to a primary with 'redis-cli --cluster fix'",
+	}}
+}
+
+// audit looks at one server.
 type audit struct {
-	shard string
-	node  rueidis.Client
-	found []Finding
+	store  *Store
+	server Server
+	node   rueidis.Client
+	found  []Finding
 }
 
-func (a *audit) add(setting, value, message string) {
-	a.found = append(a.found, Finding{Shard: a.shard, Setting: setting, Value: value, Message: message})
+func (a *audit) add(level Level, setting, value, message string) {
+	a.found = append(a.found, Finding{Shard: a.server.Addr, Level: level, Setting: setting, Value: value, Message: message})
+}
+
+// unread tells of what may not be looked at.
+func (a *audit) unread(setting string, err error, advice string) {
+	a.add(Unread, setting, "", "could not read: "+err.Error()+"; "+advice)
 }
 
 func (a *audit) do(ctx context.Context, words ...string) rueidis.RedisResult {
 	return a.node.Do(ctx, a.node.B().Arbitrary(words...).Build())
 }
 
-// isPrimary asks INFO, not ROLE: a right most users have.
-func (a *audit) isPrimary(ctx context.Context) (bool, error) {
-	text, err := a.do(ctx, "INFO", "replication").ToString()
-	if code(err) == "NOPERM" {
-		a.add("role", "", "could not read INFO; grant +info, or these checks are skipped for replicas too")
-		return true, nil
+// run asks everything of one server, as far as it answers.
+func (a *audit) run(ctx context.Context, h *shard) {
+	node, err := h.slow.node.ready()
+	if err == nil {
+		a.node = node
+		err = a.clock(ctx)
 	}
-	return field(text, "role") == "master", err
-}
-
-func (a *audit) all(ctx context.Context, s *Store) {
-	a.runs(ctx, s.script)
-	a.version(ctx)
-	a.eviction(ctx)
-	a.persistence(ctx)
-	a.defaultUser(ctx)
-	if s.bySlot {
-		a.coverage(ctx)
-	}
-}
-
-// runs loads the script and runs it with no bucket.
-func (a *audit) runs(ctx context.Context, sc script) {
-	if err := a.do(ctx, "SCRIPT", "LOAD", sc.text).Error(); err != nil {
-		a.add("script", "", "could not load it: "+err.Error()+"; without +script|load the first call after a restart sends the whole text")
-	}
-	if err := a.do(ctx, "EVAL", sc.text, "0").Error(); err != nil {
-		a.add("script", "", "it does not run here: "+err.Error())
-	}
-}
-
-func (a *audit) version(ctx context.Context) {
-	text, err := a.do(ctx, "INFO", "server").ToString()
-	v := field(text, "redis_version")
-	switch {
-	case err != nil:
-		a.add("version", "", "could not read: "+err.Error())
-	case older(v, oldest):
-		a.add("version", v, "older than "+oldest+", which this is tested down to; upgrade")
-	}
-}
-
-// config reads one setting; ok is false if it may not be read.
-func (a *audit) config(ctx context.Context, name string) (value string, ok bool) {
-	m, err := a.do(ctx, "CONFIG", "GET", name).AsStrMap()
 	if err != nil {
-		a.add(name, "", "could not read: "+err.Error()+"; check it by hand")
-		return "", false
-	}
-	return m[name], true
-}
-
-func (a *audit) eviction(ctx context.Context) {
-	policy, ok := a.config(ctx, "maxmemory-policy")
-	if ok && policy != "noeviction" {
-		a.add("maxmemory-policy", policy, "an evicted bucket is a full one: set noeviction and watch memory")
-	}
-}
-
-func (a *audit) persistence(ctx context.Context) {
-	aof, ok := a.config(ctx, "appendonly")
-	if ok && aof != "yes" {
-		a.add("appendonly", aof, "a restarted server forgets its counts and hands out full buckets: set yes for closed rules and quotas, or delay its restart beyond a failover")
-	}
-}
-
-func (a *audit) coverage(ctx context.Context) {
-	full, ok := a.config(ctx, "cluster-require-full-coverage")
-	if ok && full != "no" {
-		a.add("cluster-require-full-coverage", full, "one lost shard stops all others: set no")
-	}
-}
-
-func (a *audit) defaultUser(ctx context.Context) {
-	rows, err := a.do(ctx, "ACL", "LIST").AsStrSlice()
-	if err != nil {
-		a.add("user default", "", "could not read: "+err.Error()+"; make sure that it is off")
+		a.server.Err = err
+		a.add(Broken, "reachable", "no", "it does not answer: "+err.Error()+"; look whether it runs, at the network between and at name and password")
 		return
 	}
-	for _, row := range rows {
-		words := strings.Fields(row)
-		if len(words) > 2 && words[1] == "default" && words[2] == "on" {
-			value := "on"
-			if slices.Contains(words, "nopass") {
-				value = "on, without a password"
-			}
-			a.add("user default", value, "a client with a wrong password goes on as this user: set 'user default off' and give Tallygate a user of its own")
-		}
+	if a.role(ctx); a.server.Role == replica {
+		a.add(Broken, "role", replica, "it takes no writes: name its primary, or wait for the end of a failover")
+		return
 	}
-}
-
-// field returns a value of INFO's name:value lines.
-func field(info, name string) string {
-	for line := range strings.SplitSeq(info, "\n") {
-		if k, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && k == name {
-			return v
-		}
+	a.script(ctx)
+	a.version(ctx)
+	a.memory(ctx)
+	a.defaultUser(ctx)
+	a.settings(ctx)
+	if a.store.bySlot && len(a.server.Replicas) == 0 {
+		a.add(Warning, "replicas", "0", "when it is lost, its slots are not served until it is back: give it a replica")
 	}
-	return ""
-}
-
-// older reports whether version a comes before b, by major and minor.
-func older(a, b string) bool {
-	am, an := majorMinor(a)
-	bm, bn := majorMinor(b)
-	return am < bm || am == bm && an < bn
-}
-
-func majorMinor(v string) (major, minor int) {
-	parts := strings.SplitN(v, ".", 3)
-	major, _ = strconv.Atoi(parts[0])
-	if len(parts) > 1 {
-		minor, _ = strconv.Atoi(parts[1])
-	}
-	return major, minor
 }

@@ -16,8 +16,9 @@ type call struct {
 	words []string
 	// replicas is how many must have the spend.
 	replicas int
-	asking   bool // the slot is on its way to this server
-	closed   bool // a rule of it fails closed
+	until    time.Time // when its caller leaves at the latest
+	asking   bool      // the slot is on its way to this server
+	closed   bool      // a rule of it fails closed
 	// epoch is that of the shard by which it was packed.
 	epoch uint32
 

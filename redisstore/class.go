@@ -133,6 +133,8 @@ type outcome struct {
 	sent bool
 	// starved says of a late one that this process was late itself.
 	starved bool
+	// patient says that it was to wait for replicas.
+	patient bool
 }
 
 // failure is the error a caller gets.

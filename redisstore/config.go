@@ -88,6 +88,9 @@ type Config struct {
 	// with one cost, each for the time in which its bucket fills. 0 means the
 	// defaults.
 	FailoverHold, EmptyHold time.Duration
+	// NoBeats is for who only looks at the servers: nothing is written unless asked
+	// for, and what a shard has lost is not noticed.
+	NoBeats bool
 	// Log gets what an operator should know. nil means slog.Default.
 	Log *slog.Logger
 }

@@ -31,6 +31,13 @@
 // [Config.FailoverHold]; where it is missing, all are, and missing buckets do not
 // count as full for [Config.EmptyHold] at most.
 //
+// # Servers
+//
+// Each primary is a shard: a queue, two connections, a breaker that ends the asking of
+// it alone, and a beat that tells after a failover whether spends were lost. Who owns
+// which slot is asked of the cluster from time to time, and learnt from redirections.
+//
 // A [Store] is safe for concurrent use. It owns its connections and a bounded number
-// of goroutines, until Close.
+// of goroutines until Close: at most five a primary that send while calls wait, one a
+// primary that beats, those that undo, and two or three that look after the servers.
 package redisstore

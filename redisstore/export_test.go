@@ -44,3 +44,23 @@ end`
 
 // ScriptText is the script as it is sent.
 func (s *Store) ScriptText() string { return s.script.text }
+
+// Beaten returns the last beat that each shard has acknowledged, by address, and
+// BeatKey what it is called.
+func (s *Store) Beaten() map[string]int64 {
+	beaten := map[string]int64{}
+	for _, h := range s.topology.shards() {
+		h.mu.Lock()
+		beaten[h.addr] = h.marks.acked
+		h.mu.Unlock()
+	}
+	return beaten
+}
+
+// BeatKey is the name of the beat at a shard.
+func (s *Store) BeatKey(addr string) string {
+	h := s.topology.shardAt(addr)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.marks.key(s.conf.Pod)
+}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -112,20 +113,25 @@ func (l *lane) serve(batch []*call) {
 	}
 }
 
-// send sends calls in one pipeline, with the script's name or its text, and hands
-// out the outcomes. It returns those that must be sent again with the text.
+// send sends calls in one pipeline, the first with the script's text if so, all
+// others by its name, which the server then knows, and hands out the outcomes. It
+// returns those that must be sent again with the text.
 func (l *lane) send(client rueidis.Client, calls []*call, text bool) (unknown []*call) {
 	commands := make([]rueidis.Completed, 0, len(calls)+1)
 	replicas := 0
-	for _, c := range calls {
+	var until time.Time
+	for i, c := range calls {
 		if c.asking {
 			commands = append(commands, client.B().Asking().Build())
 		}
-		commands = append(commands, l.command(client, c, text))
+		commands = append(commands, l.command(client, c, text && i == 0))
 		replicas = max(replicas, c.replicas)
+		if c.until.After(until) {
+			until = c.until
+		}
 	}
 	if replicas > 0 {
-		commands = append(commands, l.acknowledged(client, replicas))
+		commands = append(commands, acknowledged(client, replicas, until))
 	}
 	var results []rueidis.RedisResult
 	if len(commands) == 1 {
@@ -171,11 +177,12 @@ func (l *lane) command(client rueidis.Client, c *call, text bool) rueidis.Comple
 	}
 }
 
-// acknowledged waits on the server until replicas have what was written, within the
-// deadline of a call. As any other command it goes through the pipeline, which in
-// this lane only calls share that wait for the same.
-func (l *lane) acknowledged(client rueidis.Client, replicas int) rueidis.Completed {
-	within := max(1, l.shard.store.conf.Deadline.Milliseconds()-1)
+// acknowledged waits on the server until replicas have what was written, or the last
+// caller leaves: those that come after would wait for it. As any other command it
+// goes through the pipeline, which in this lane only calls share that wait for the
+// same.
+func acknowledged(client rueidis.Client, replicas int, until time.Time) rueidis.Completed {
+	within := max(1, time.Until(until).Milliseconds()-1) // 0 would be for ever
 	return client.B().Arbitrary("WAIT", strconv.Itoa(replicas), strconv.FormatInt(within, 10)).Build()
 }
 

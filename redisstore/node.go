@@ -108,6 +108,9 @@ func (n *node) connect() error {
 	return err
 }
 
+// unused reports whether there never was a connection.
+func (n *node) unused() bool { return n.dials.Load() == 0 }
+
 func (n *node) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

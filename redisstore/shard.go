@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -36,6 +35,8 @@ type shard struct {
 	breaker breaker.Breaker
 	hold    breaker.Hold
 	marks   beat
+	// replicas are the addresses of its replicas, as of the last view.
+	replicas []string
 	// suspect says that the shard may have lost spends and its beat must be read
 	// before it is believed; dials is how many connections were made when it was.
 	suspect bool
@@ -78,27 +79,32 @@ func (h *shard) ask(ctx context.Context, c *call, deadline time.Time) (o outcome
 	if c.replicas > 0 {
 		lane = h.slow
 	}
+	c.until = deadline
 	c.timer.Reset(time.Until(deadline))
 	if lane.add(c) {
 		o = c.wait(ctx, deadline)
 	} else {
 		o = outcome{class: unsent, err: errQueue}
 	}
-	h.note(ctx, &o, p)
+	o.patient = lane == h.slow
+	h.note(ctx, &o, now, p)
 	return o, 0
 }
 
-// note takes what became of a call to the breaker. A caller that went by its own
-// will says nothing of the shard, nor does one whose deadline was noticed late, since
-// the pod itself did not run: a pause of the pod would end the asking of all shards.
+// note takes what became of a call, asked for at askedNS, to the breaker. A caller
+// that went by its own will says nothing of the shard, nor does one whose deadline was
+// noticed late, since the pod itself did not run: a pause of the pod would end the
+// asking of all shards. Nor does one that waited for a replica: the beats tell whether the primary answers.
 // The probe's outcome always counts.
-func (h *shard) note(ctx context.Context, o *outcome, p breaker.Permit) {
+func (h *shard) note(ctx context.Context, o *outcome, askedNS int64, p breaker.Permit) {
 	failed := o.class.failed()
 	switch {
+	case o.class == late && p != breaker.Probe && o.patient:
+		return
 	case o.class == late && p != breaker.Probe && (o.starved || errors.Is(ctx.Err(), context.Canceled)):
 		return
-	case o.err == errQueue && p != breaker.Probe: //nolint:errorlint // ours, as it is
-		return
+	case p != breaker.Probe && (errors.Is(o.err, errQueue) || errors.Is(o.err, errClosed) || errors.Is(o.err, rueidis.ErrClosing)):
+		return // our own doing
 	case !failed && o.class != answered && p != breaker.Probe:
 		return // routine, or of one key
 	}
@@ -106,7 +112,7 @@ func (h *shard) note(ctx context.Context, o *outcome, p breaker.Permit) {
 	h.mu.Lock()
 	var opened, closed bool
 	if failed {
-		opened = h.breaker.Failure(now, p, rand.Float64()) //nolint:gosec // spreads probes
+		opened = h.breaker.Failure(now, askedNS, p, rand.Float64())
 	} else if closed = h.breaker.Success(p); closed {
 		h.suspect = true
 	}
@@ -180,7 +186,7 @@ func (h *shard) found(f breaker.Finding) {
 		return
 	}
 	h.figures.empty.Add(1)
-	log.Error("a shard came back without its keys; rules that fail closed deny and missing buckets start empty for a while", "shard", h.addr, slog.Duration("at_most", h.hold.EmptyFor))
+	log.Error("a shard came back without its keys; rules that fail closed deny and missing buckets start empty for a while", "shard", h.addr, "at_most", h.hold.EmptyFor)
 	h.marks.acked = 0 // what is missing was noticed
 }
 

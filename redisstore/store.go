@@ -67,7 +67,9 @@ func newStore(ctx context.Context, conf Config, text script) (*Store, error) {
 		return nil, fmt.Errorf("redis at %v: %w", options.InitAddress, err)
 	}
 	ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	s.work.Go(func() { s.beats(ctx) })
+	if !conf.NoBeats {
+		s.work.Go(func() { s.beats(ctx) })
+	}
 	s.work.Go(func() { s.watchMemory(ctx) })
 	if s.bySlot {
 		s.work.Go(func() { s.topology.follow(ctx) })

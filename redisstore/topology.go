@@ -69,6 +69,16 @@ func (t *topology) shards() []*shard {
 	return slices.SortedFunc(maps.Values(t.known), func(a, b *shard) int { return cmp.Compare(a.addr, b.addr) })
 }
 
+// shardAt returns the shard with that address; nil where none has it any more.
+func (t *topology) shardAt(addr string) *shard {
+	for _, h := range t.shards() {
+		if h.addr == addr {
+			return h
+		}
+	}
+	return nil
+}
+
 // kick asks for a refresh soon.
 func (t *topology) kick() {
 	if t.single != nil {
@@ -112,7 +122,7 @@ func (t *topology) follow(ctx context.Context) {
 		if slices.ContainsFunc(t.shards(), func(h *shard) bool { return h.down() > 0 }) {
 			every = refreshDown
 		}
-		timer.Reset(every/2 + time.Duration(rand.Int64N(int64(every)/2))) //nolint:gosec // spreads pods
+		timer.Reset(every/2 + time.Duration(rand.Int64N(int64(every)/2)))
 		select {
 		case <-ctx.Done():
 			return
@@ -144,6 +154,21 @@ type slotRange struct {
 	replicas []string
 }
 
+// later reports whether a view is to be preferred: it is of a later epoch or, of the
+// same, knows of more slots. One that has just joined knows the epoch first.
+func (v *view) later(o *view) bool {
+	return cmp.Or(cmp.Compare(v.epoch, o.epoch), cmp.Compare(v.owned(), o.owned())) > 0
+}
+
+// owned is how many slots the view has owners for.
+func (v *view) owned() int {
+	n := 0
+	for _, r := range v.ranges {
+		n += r.to - r.from + 1
+	}
+	return n
+}
+
 // refresh asks a few servers side by side and takes the view with the latest epoch:
 // one that is cut off still believes what was.
 func (t *topology) refresh() error {
@@ -158,7 +183,7 @@ func (t *topology) refresh() error {
 	for range nodes {
 		select {
 		case v := <-views:
-			if best.ranges == nil || v.err == nil && v.epoch > best.epoch {
+			if best.ranges == nil || v.err == nil && v.later(&best) {
 				best = v
 			}
 			continue
@@ -178,15 +203,19 @@ func (t *topology) candidates() []*node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var up, rest []*node
+	primaries := map[string]bool{}
 	for _, h := range t.known {
+		primaries[h.addr] = true
 		if h.down() == 0 {
 			up = append(up, h.slow.node)
 		} else {
 			rest = append(rest, h.slow.node)
 		}
 	}
-	for _, n := range t.seeds {
-		rest = append(rest, n)
+	for addr, n := range t.seeds {
+		if !primaries[addr] { // those are asked by their own connections
+			rest = append(rest, n)
+		}
 	}
 	shuffle(up)
 	shuffle(rest)
@@ -195,7 +224,7 @@ func (t *topology) candidates() []*node {
 }
 
 func shuffle(nodes []*node) {
-	rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] }) //nolint:gosec // spreads load
+	rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
 }
 
 // ask reads one server's view.
@@ -278,16 +307,16 @@ func address(addr, asked string) string {
 func (t *topology) adopt(v view) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if v.epoch < t.epoch {
-		return
+	if v.epoch < t.epoch || len(v.ranges) == 0 {
+		return // or one server that was reset would end the asking of all others
 	}
 	t.epoch = v.epoch
+	t.disown(v.ranges)
 	old := t.known
 	beats := inherited(old, v.ranges)
 	t.known = make(map[string]*shard, len(old))
-	servers := map[string]bool{}
+	replicas := map[string]bool{}
 	for _, r := range v.ranges {
-		servers[r.addr] = true
 		h := t.known[r.id]
 		if h == nil {
 			if h = old[r.id]; h == nil || h.addr != r.addr {
@@ -295,11 +324,14 @@ func (t *topology) adopt(v view) {
 			}
 			t.known[r.id] = h
 		}
+		h.mu.Lock()
+		h.replicas = r.replicas
+		h.mu.Unlock()
 		for slot := r.from; slot <= r.to; slot++ {
 			t.owners[slot].Store(h)
 		}
 		for _, addr := range r.replicas {
-			servers[addr] = true
+			replicas[addr] = true
 			t.seed(addr)
 		}
 	}
@@ -311,7 +343,22 @@ func (t *topology) adopt(v view) {
 	for _, h := range t.known {
 		h.mark(t)
 	}
-	t.forget(servers)
+	t.forget(replicas)
+}
+
+// disown forgets who owned the slots that nobody has in a view.
+func (t *topology) disown(ranges []slotRange) {
+	var owned [slots]bool
+	for _, r := range ranges {
+		for slot := r.from; slot <= r.to; slot++ {
+			owned[slot] = true
+		}
+	}
+	for slot, is := range owned {
+		if !is {
+			t.owners[slot].Store(nil)
+		}
+	}
 }
 
 // inherited returns, by the ids of those who own the slots now, the beats of the
@@ -362,14 +409,23 @@ func (t *topology) seed(addr string) {
 	}
 }
 
-// forget drops seeds that are no part of the cluster. Those that the settings name
-// stay as long as there is one.
-func (t *topology) forget(servers map[string]bool) {
+// forget drops seeds that are no replicas of the cluster. Those that the settings
+// name stay as long as there is one, but not their connections: a primary has some
+// already.
+func (t *topology) forget(replicas map[string]bool) {
 	for addr, n := range t.seeds {
-		if !servers[addr] && (t.single != nil || !slices.Contains(t.store.options.InitAddress, addr)) {
-			delete(t.seeds, addr)
-			n.close()
+		if replicas[addr] {
+			continue
 		}
+		delete(t.seeds, addr)
+		if t.single == nil && slices.Contains(t.store.options.InitAddress, addr) {
+			if n.unused() {
+				t.seeds[addr] = n
+				continue
+			}
+			t.seed(addr)
+		}
+		t.store.work.Go(n.close) // it may be connecting
 	}
 }
 

@@ -23,7 +23,7 @@ const (
 )
 
 // openStore is a store that counts pods and can be closed.
-type openStore interface {
+type openStore interface { //nolint:interfacebloat // it is all that redisstore.Store does
 	store.Store
 	store.Healther
 	redisstore.Beater

@@ -259,7 +259,7 @@ func (v *values) agree() error {
 
 // addFlags adds the settings of a command as flags. Their defaults are shown, but
 // come from the layer of defaults.
-func addFlags(cmd *cobra.Command, of command) {
+func addFlags(cmd *cobra.Command, of commands) {
 	for _, s := range settings() {
 		switch {
 		case s.flag&of == 0:

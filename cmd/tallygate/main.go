@@ -1,6 +1,6 @@
 // Command tallygate is the rate limiter as one binary, one file per subcommand:
 // serve (serve.go), check (check.go), rules lint (rules.go), config print
-// (config.go) and version (version.go). Settings come in layers (settings.go,
+// (config.go), store check and store slot (servers.go) and version (version.go). Settings come in layers (settings.go,
 // layers.go). This package only wires: what it wires lives in the packages it
 // imports.
 //

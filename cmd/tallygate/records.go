@@ -16,23 +16,23 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// storeCommands are the subcommands of rules that work on a database.
-func (m *Main) storeCommands(env []string) []*cobra.Command {
-	list := m.storeCommand(env, "list", "List the rules in the database", listRules)
-	get := m.storeCommand(env, "get ID", "Show a rule as it is in force; -o json shows its candidate and versions too", getRule)
-	history := m.storeCommand(env, "history ID", "List the versions of a rule, who made them and why", ruleHistory)
+// recordCommands are the subcommands of rules that work on a database.
+func (m *Main) recordCommands(env []string) []*cobra.Command {
+	list := m.recordCommand(env, "list", "List the rules in the database", listRules)
+	get := m.recordCommand(env, "get ID", "Show a rule as it is in force; -o json shows its candidate and versions too", getRule)
+	history := m.recordCommand(env, "history ID", "List the versions of a rule, who made them and why", ruleHistory)
 	history.Flags().Int("limit", rulestore.DefaultPage, "most versions to list, newest first")
-	diff := m.storeCommand(env, "diff ID", "Show what changed between two versions of a rule", ruleDiff)
+	diff := m.recordCommand(env, "diff ID", "Show what changed between two versions of a rule", ruleDiff)
 	diff.Flags().Int64("from", 0, "version to compare from (default the one before)")
 	diff.Flags().Int64("to", 0, "version to compare to (default the newest)")
-	remove := m.storeCommand(env, "delete ID", "Delete a rule and its overrides; its history stays", deleteRule)
+	remove := m.recordCommand(env, "delete ID", "Delete a rule and its overrides; its history stays", deleteRule)
 	remove.Flags().Bool("yes", false, "do not ask")
 	addAuthor(remove)
 	return []*cobra.Command{m.applyCommand(env), list, get, history, diff, remove}
 }
 
-// storeCommand is a command on a database that must be there.
-func (m *Main) storeCommand(env []string, use, short string, run func(*cobra.Command, *ruleStore, []string) error) *cobra.Command {
+// recordCommand is a command on a database that must be there.
+func (m *Main) recordCommand(env []string, use, short string, run func(*cobra.Command, *ruleStore, []string) error) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: noArgs}
 	if strings.Contains(use, " ") {
 		cmd.Args = oneArg("rule's id")
@@ -61,7 +61,7 @@ func (m *Main) onStore(cmd *cobra.Command, env []string, there bool, run func(*r
 	if path, ok := strings.CutPrefix(where, sqliteScheme); ok && there && missing(path) {
 		return fmt.Errorf("there is no database %s (--rules names another)", path)
 	}
-	store, err := m.openRuleStore(cmd.Context(), where, slog.New(slog.DiscardHandler))
+	store, err := openRuleStore(cmd.Context(), where, m.now, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return fmt.Errorf("rules: %w", err)
 	}

@@ -29,7 +29,7 @@ func (m *Main) rulesCommand(env []string) *cobra.Command {
 	}
 	addOutput(lint)
 	group.AddCommand(lint)
-	group.AddCommand(m.storeCommands(env)...)
+	group.AddCommand(m.recordCommands(env)...)
 	return group
 }
 

@@ -38,19 +38,40 @@ type ruleStore struct {
 }
 
 // openRuleStore opens the database that a setting names.
-func (m *Main) openRuleStore(ctx context.Context, where string, log *slog.Logger) (*ruleStore, error) {
+func openRuleStore(ctx context.Context, where string, now func() time.Time, log *slog.Logger) (*ruleStore, error) {
 	if path, ok := strings.CutPrefix(where, sqliteScheme); ok {
-		s, err := sqlite.Open(ctx, sqlite.Config{Path: path, Now: m.now})
+		s, err := sqlite.Open(ctx, sqlite.Config{Path: path, Now: now})
 		if err != nil {
 			return nil, err
 		}
 		return &ruleStore{s.DB, s.Close}, nil
 	}
-	s, err := postgres.Open(ctx, postgres.Config{URL: where, Now: m.now, Log: log})
+	s, err := postgres.Open(ctx, postgres.Config{URL: where, Now: now, Log: log})
 	if err != nil {
 		return nil, err
 	}
 	return &ruleStore{s.DB, s.Close}, nil
+}
+
+// readRules reads the rules of a setting once, for a command that only looks.
+func readRules(ctx context.Context, where string) (rules.Set, rules.Problems, error) {
+	if path, ok := strings.CutPrefix(where, fileScheme); ok {
+		set, problems, _, err := yaml.File(path).Load(ctx)
+		return set, problems, err
+	}
+	if path, ok := strings.CutPrefix(where, sqliteScheme); ok && missing(path) {
+		return rules.Set{}, nil, fmt.Errorf("there is no database %s (--rules names another)", path)
+	}
+	store, err := openRuleStore(ctx, where, time.Now, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return rules.Set{}, nil, err
+	}
+	all, err := store.Whole(ctx)
+	if err = errors.Join(err, store.close()); err != nil {
+		return rules.Set{}, nil, err
+	}
+	set, problems := all.Live()
+	return set, problems, nil
 }
 
 // followed is a watcher and what feeds it.
@@ -74,7 +95,7 @@ func (m *Main) watchRules(ctx context.Context, v *values, log *slog.Logger) (*fo
 		}
 		return &followed{Watcher: w, stop: w.Close}, nil
 	}
-	store, err := m.openRuleStore(ctx, where, log)
+	store, err := openRuleStore(ctx, where, m.now, log)
 	if err != nil {
 		return nil, err
 	}

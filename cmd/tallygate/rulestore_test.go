@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -52,16 +53,16 @@ func TestImportOfFaults(t *testing.T) {
 // has filled.
 func TestFirstStartsTogether(t *testing.T) {
 	t.Chdir(t.TempDir())
-	ready := make(chan *service, 3)
-	for range cap(ready) {
-		go func() { ready <- serveAt(t) }()
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			s := serveAt(t)
+			if !strings.Contains(s.stdout.String(), "4 rules") {
+				t.Errorf("got\n%s%s", s.stdout, s.stderr)
+			}
+		})
 	}
-	for range cap(ready) {
-		s := <-ready
-		if !strings.Contains(s.stdout.String(), "4 rules") {
-			t.Errorf("got\n%s%s", s.stdout, s.stderr)
-		}
-	}
+	wg.Wait()
 }
 
 // Both databases, from the command line: apply, list, get, history, diff, delete,

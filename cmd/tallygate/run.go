@@ -98,6 +98,7 @@ func (m *Main) command(env []string) *cobra.Command {
 		m.rulesCommand(env),
 		configCommand(env),
 		simulateCommand(),
+		storeCommand(env),
 		versionCommand(),
 	)
 	return root

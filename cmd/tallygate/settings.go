@@ -20,21 +20,22 @@ type setting struct {
 	// secret values are shown masked, and are no flag: other users of the machine
 	// can read a command line. Each has a sibling name-file.
 	secret bool
-	// flag is the command that has it as a flag.
-	flag command
+	// flag are the commands that have it as a flag.
+	flag commands
 	// toggle is a flag that needs no value.
 	toggle bool
 }
 
-// command says which commands a setting is a flag of.
-type command uint8
+// commands is a set of those that take settings as flags.
+type commands uint8
 
 const (
-	serving command = 1 << iota
+	serving commands = 1 << iota
 	checking
+	looking   // at the store
 	governing // rules list, apply and the like
 
-	nowhere command = 0
+	nowhere commands = 0
 )
 
 // settings returns all of them, in the order shown.
@@ -42,28 +43,28 @@ func settings() []setting {
 	return []setting{
 		{name: "http", fallback: ":8080", flag: serving, valid: address, help: "address of the check API and health"},
 		{name: "admin", fallback: "127.0.0.1:8090", flag: serving, valid: loopback, help: "address of /metrics for operators, on this machine only; empty for none"},
-		{name: "rules", fallback: "sqlite:tallygate.db", flag: serving | governing, valid: rulesURL, help: "where the rules are: sqlite:PATH, postgres://user@host/database, file:PATH"},
+		{name: "rules", fallback: "sqlite:tallygate.db", flag: serving | looking | governing, valid: rulesURL, help: "where the rules are: sqlite:PATH, postgres://user@host/database, file:PATH"},
 		{name: "pod-id", flag: serving, valid: atMostBytes(256), help: "name of this pod, in logs and among those that share the store (default the host's name and a random suffix)"},
 		{name: "pods", fallback: "0", flag: serving, valid: wholeWithin(0, 1e5), help: "how many pods share the store; 0 counts those that live"},
 
-		{name: "store", fallback: "memory", flag: serving, valid: storeURL, help: "where the counts are: memory, redis://h1:p,h2:p, rediss://…, redis+sentinel://h1,h2/master"},
-		{name: "store-deadline", fallback: "5ms", flag: serving, valid: durationWithin(time.Millisecond, 10*time.Second), help: "how long one check may wait for the store"},
+		{name: "store", fallback: "memory", flag: serving | looking, valid: storeURL, help: "where the counts are: memory, redis://h1:p,h2:p, rediss://…, redis+sentinel://h1,h2/master"},
+		{name: "store-deadline", fallback: "5ms", flag: serving | looking, valid: durationWithin(time.Millisecond, 10*time.Second), help: "how long one check may wait for the store"},
 		{name: "breaker-failures", fallback: "3", flag: serving, valid: wholeWithin(1, 100), help: "after how many failed calls in a row a shard of the store is not asked any more"},
 		{name: "breaker-within", fallback: "0s", flag: serving, valid: durationWithin(0, 10*time.Minute), help: "count failures within this time, successes between or not; 0 counts those in a row"},
 		{name: "probe-every", fallback: "1s", flag: serving, valid: durationWithin(100*time.Millisecond, 10*time.Minute), help: "how often one call finds out whether that shard is back"},
 		{name: "failover-hold", fallback: "2s", flag: serving, valid: durationWithin(time.Millisecond, time.Hour), help: "how long closed rules deny after a failover that lost spends"},
 		{name: "empty-hold", fallback: "1m", flag: serving, valid: durationWithin(time.Millisecond, time.Hour), help: "how long at most a shard that lost all its keys is not believed"},
-		{name: "store-username", flag: serving, help: "user name at the store"},
+		{name: "store-username", flag: serving | looking, help: "user name at the store"},
 		{name: "store-password", secret: true, flag: nowhere, help: "password at the store"},
-		{name: "store-password-file", flag: serving, help: "file with the password at the store"},
-		{name: "store-ca-file", flag: serving, help: "certificates to trust at the store (PEM)"},
-		{name: "store-cert-file", flag: serving, help: "own certificate for the store (PEM)"},
-		{name: "store-key-file", flag: serving, help: "key of the own certificate (PEM)"},
+		{name: "store-password-file", flag: serving | looking, help: "file with the password at the store"},
+		{name: "store-ca-file", flag: serving | looking, help: "certificates to trust at the store (PEM)"},
+		{name: "store-cert-file", flag: serving | looking, help: "own certificate for the store (PEM)"},
+		{name: "store-key-file", flag: serving | looking, help: "key of the own certificate (PEM)"},
 		{name: "max-buckets", fallback: "1000000", flag: serving, valid: wholeWithin(1, 1e9), help: "most buckets the memory store holds"},
 
-		{name: "plain-identities", fallback: "false", flag: serving, valid: truth, toggle: true, help: "keys are account ids, not secrets: store and log them as they are"},
+		{name: "plain-identities", fallback: "false", flag: serving | looking, valid: truth, toggle: true, help: "keys are account ids, not secrets: store and log them as they are"},
 		{name: "key-hash", secret: true, flag: nowhere, help: "secret that keys are hashed with; the same on all pods"},
-		{name: "key-hash-file", flag: serving, help: "file with the secret that keys are hashed with"},
+		{name: "key-hash-file", flag: serving | looking, help: "file with the secret that keys are hashed with"},
 
 		{name: "max-inflight", fallback: "4096", flag: serving, valid: wholeWithin(1, 1e6), help: "most checks under way; more get 503"},
 		{name: "drain", fallback: "0s", flag: serving, valid: durationWithin(0, 10*time.Minute), help: "how long to go on answering, not ready, before stopping"},

@@ -43,7 +43,9 @@ func TestSimulate_json(t *testing.T) {
 		"calls_per_check_pct", "pod_calls_max_per_s", "set_calls_in_flight_max",
 		"served_of_exact_pct", "above_envelope_tokens", "stranded_tokens",
 		"lease_hit_pct", "async_hit_pct", "deny_cache_pct", "pre_limit_pct",
-		"wait_mean_ms", "wait_p99_ms", "wait_max_ms", "decisions_per_real_s", "trace_hash", "rules",
+		"wait_mean_ms", "wait_p99_ms", "wait_max_ms", "decisions_per_real_s", "trace_hash", "rules", "shards",
+		"fail_open", "fallback", "fail_closed", "breaker_openings", "fallback_admitted_tokens", "told_tokens", "charged_tokens",
+		"outage_max_pct", "span_max_pct", "above_fallback_tokens", "above_span_tokens", "above_together_tokens", "above_closed_tokens",
 	} {
 		if _, ok := first[name]; !ok {
 			t.Errorf("the JSON has no %q", name)
@@ -52,6 +54,8 @@ func TestSimulate_json(t *testing.T) {
 	rule, _ := first["rules"].([]any)[0].(map[string]any)
 	for _, name := range []string{
 		"rule", "buckets", "offered_tokens", "admitted_tokens", "served_pct", "of_rate_pct", "above_envelope_tokens",
+		"fallback_tokens", "told_tokens", "charged_tokens", "outage_max_pct", "span_max_pct",
+		"above_fallback_tokens", "above_span_tokens", "above_together_tokens", "above_closed_tokens",
 		"store_ops_per_s", "out_mean_pct", "out_max_pct", "held_mean_pct", "held_max_pct",
 	} {
 		if _, ok := rule[name]; !ok {
@@ -83,6 +87,36 @@ func TestSimulate_file(t *testing.T) {
 	code, _, stderr = run(t, nil, "simulate", path)
 	if want := path + `: 2:1: unknown field "duration"`; code != 1 || !strings.Contains(stderr, want) {
 		t.Errorf("exit code %d, %q, want %q", code, stderr, want)
+	}
+}
+
+// What a store's outage does is in the table where there was one, and only there.
+func TestSimulate_outage(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "down.yaml")
+	const text = "pods: 3\nduration_s: 1\nrules: [{ id: a, algorithm: token_bucket, rate: 10, burst: 20 }]\n" +
+		"traffic: [{ rules: [a], rate: 200 }]\nfaults:\n  "
+	write := func(fault string) {
+		if err := os.WriteFile(path, []byte(text+fault+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("shard_down: [{ at_s: 0.2, for_s: 0.5 }]")
+	code, stdout, stderr := run(t, nil, "simulate", path)
+	if code != 0 {
+		t.Fatalf("exit code %d, %s", code, stderr)
+	}
+	for _, want := range []string{"by a fallback", "breakers opened", "told to the store", "above 3 burst + 3 rate × d", "of its bound %"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("the table does not say %q:\n%s", want, stdout)
+		}
+	}
+	if _, stdout, _ := run(t, nil, "simulate", "hot-key", "--duration", "100ms"); strings.Contains(stdout, "fallback") {
+		t.Errorf("the table tells of fallbacks that nobody asked:\n%s", stdout)
+	}
+	write("clock_step: [{ at_s: 0.5, ms: 1500 }]") // an exception to the envelope, told as one
+	if code, _, stderr := run(t, nil, "simulate", path); code != 1 || !strings.Contains(stderr, "above what may be") {
+		t.Errorf("exit code %d, %q, want 1", code, stderr)
 	}
 }
 

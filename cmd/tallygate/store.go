@@ -20,9 +20,32 @@ func (m *Main) openStore(ctx context.Context, v *values, pod string, log *slog.L
 		memory := store.NewMemoryStore(store.MemoryConfig{MaxBuckets: v.Int("max-buckets"), Now: m.now})
 		return memory, io.NopCloser(nil), nil
 	}
-	secure, err := storeTLS(v)
+	conf, err := redisConfig(v, pod, log)
 	if err != nil {
 		return nil, nil, err
+	}
+	if !v.Bool("plain-identities") && v.String("key-hash") == "" {
+		log.Info("identities are hashed without a secret: who can read the store can check a guess; set key-hash-file, the same on all pods")
+	}
+	late, err := connect(ctx, log, func(ctx context.Context) (openStore, error) {
+		s, err := redisstore.New(ctx, conf)
+		if err != nil {
+			return nil, err
+		}
+		audit(ctx, s, log)
+		return s, nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return late, late, nil
+}
+
+// redisConfig is how the settings reach a store on Redis.
+func redisConfig(v *values, pod string, log *slog.Logger) (redisstore.Config, error) {
+	secure, err := storeTLS(v)
+	if err != nil {
+		return redisstore.Config{}, err
 	}
 	conf := redisstore.Config{
 		URL:      v.String("store"),
@@ -43,29 +66,24 @@ func (m *Main) openStore(ctx context.Context, v *values, pod string, log *slog.L
 	}
 	if v.Bool("plain-identities") {
 		conf.Tags = identity.Plain{}
-	} else if v.String("key-hash") == "" {
-		log.Info("identities are hashed without a secret: who can read the store can check a guess; set key-hash-file, the same on all pods")
 	}
-	late, err := connect(ctx, log, func(ctx context.Context) (openStore, error) {
-		s, err := redisstore.New(ctx, conf)
-		if err != nil {
-			return nil, err
-		}
-		audit(ctx, s, log)
-		return s, nil
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return late, late, nil
+	return conf, nil
 }
 
 // audit logs what an operator should know of the servers' settings. It stops no
 // start: limits on a badly set store are better than none.
 func audit(ctx context.Context, s *redisstore.Store, log *slog.Logger) {
-	findings, err := s.Audit(ctx)
-	for _, f := range findings {
-		log.Warn("the store's settings", "shard", f.Shard, "setting", f.Setting, "value", f.Value, "advice", f.Message)
+	servers, findings, err := s.Inspect(ctx)
+	for _, f := range together(findings, len(servers)) {
+		level := slog.LevelWarn
+		switch f.Level {
+		case redisstore.Broken:
+			level = slog.LevelError
+		case redisstore.Advice:
+			level = slog.LevelInfo
+		case redisstore.Warning, redisstore.Unread:
+		}
+		log.Log(ctx, level, "the store's settings", "shard", f.Shard, "setting", f.Setting, "value", f.Value, "advice", f.Message)
 	}
 	if err != nil {
 		log.Warn("the store's settings could not be read", "error", err)

@@ -53,7 +53,7 @@ func rooms() []namedRoom {
 		{"internal/server", room{house: []string{root, "limit", "store", "rules", "internal/headers"}}},
 
 		// The simulator: the same pods, on virtual time.
-		{"internal/sim", room{house: []string{"limit", "store", "internal/algorithm", "internal/pod"}}},
+		{"internal/sim", room{house: []string{"limit", "store", "internal/algorithm", "internal/breaker", "internal/pod"}}},
 		{"internal/sim/scenario", room{house: []string{"limit", "internal/pod", "internal/sim"}, outside: []string{"github.com/goccy/go-yaml"}}},
 		{"internal/sim/scenarios", room{}},
 
@@ -73,6 +73,8 @@ func rooms() []namedRoom {
 		{"internal/rulestore/rulestoretest", room{house: []string{"rules", "internal/rulestore", "internal/rulestore/sqldb"}, outside: []string{"pgregory.net/rapid"}}},
 		{"internal/arch", room{}},
 		{"internal/bench", room{}},
+		{"internal/openloop", room{}},
+		{"internal/faults", room{}},
 	}
 }
 

@@ -35,6 +35,7 @@ type Breaker struct {
 	probing bool
 
 	row    int     // failures since the last success
+	rowNS  int64   // when the last of them was noticed
 	failed []int64 // when the last ones were, for within
 	last   uint32  // the last outcomes, the latest lowest: 1 is a failure
 	known  int     // how many of them there are
@@ -44,11 +45,11 @@ type Breaker struct {
 type Permit uint8
 
 const (
-	// Refuse: it is not sent.
+	// Refuse says that it is not sent.
 	Refuse Permit = iota
-	// Send: it is sent as any other.
+	// Send says that it is sent as any other.
 	Send
-	// Probe: it is sent, and alone finds out whether the shard is back.
+	// Probe says that it is sent, and alone finds out whether the shard is back.
 	Probe
 )
 
@@ -80,9 +81,13 @@ func (b *Breaker) Success(p Permit) (closed bool) {
 	return false
 }
 
-// Failure takes in a call without an answer. chance, from 0 to 1, spreads the
-// probes of many pods. It reports whether the breaker opened by it.
-func (b *Breaker) Failure(now int64, p Permit, chance float64) (opened bool) {
+// Failure takes in a call without an answer, which was asked for at askedNS. chance,
+// from 0 to 1, spreads the probes of many pods. It reports whether the breaker opened
+// by it.
+//
+// Of calls that were under way together one counts in a row: they say once what they
+// all met, such as a pause of a few milliseconds of either machine.
+func (b *Breaker) Failure(now, askedNS int64, p Permit, chance float64) (opened bool) {
 	if b.open {
 		if p == Probe {
 			b.probing = false
@@ -90,8 +95,12 @@ func (b *Breaker) Failure(now int64, p Permit, chance float64) (opened bool) {
 		}
 		return false
 	}
-	b.row++
 	b.note(1)
+	if b.row == 0 || askedNS >= b.rowNS {
+		b.row++
+		b.rowNS = now
+		b.remember(now)
+	}
 	if !b.tooMany(now) {
 		return false
 	}
@@ -107,11 +116,18 @@ func (b *Breaker) tooMany(now int64) bool {
 	if b.Within == 0 {
 		return b.row >= b.Failures
 	}
+	return len(b.failed) == b.Failures && now-b.failed[0] <= int64(b.Within)
+}
+
+// remember notes when a failure came, as far back as Within needs.
+func (b *Breaker) remember(now int64) {
+	if b.Within == 0 {
+		return
+	}
 	if len(b.failed) == b.Failures {
 		b.failed = append(b.failed[:0], b.failed[1:]...)
 	}
 	b.failed = append(b.failed, now)
-	return len(b.failed) == b.Failures && now-b.failed[0] <= int64(b.Within)
 }
 
 func (b *Breaker) note(outcome uint32) {

@@ -14,7 +14,7 @@ func newBreaker() *Breaker { return &Breaker{Failures: 3, ProbeEvery: time.Secon
 // fail makes n calls without an answer at a time.
 func (b *Breaker) fail(now int64, n int) (opened int) {
 	for range n {
-		if b.Failure(now, Send, 0) {
+		if b.Failure(now, now, Send, 0) {
 			opened++
 		}
 	}
@@ -42,7 +42,7 @@ func TestBreaker_opens(t *testing.T) {
 				if o == 'a' {
 					b.Success(Send)
 				} else {
-					b.Failure(int64(i), Send, 0)
+					b.Failure(int64(i), int64(i), Send, 0)
 				}
 			}
 			if b.open != row.opens {
@@ -52,10 +52,25 @@ func TestBreaker_opens(t *testing.T) {
 	}
 }
 
+// TestBreaker_together: calls that were under way together and failed say once what
+// they met; three deadlines one after the other open it.
+func TestBreaker_together(t *testing.T) {
+	const deadline = 5e6
+	b := newBreaker()
+	for round := range int64(3) {
+		asked := round * deadline
+		for i := range int64(3) {
+			if b.Failure(asked+deadline+i, asked+i, Send, 0) != (round == 2 && i == 0) {
+				t.Fatalf("round %d, call %d: open = %v", round, i, b.open)
+			}
+		}
+	}
+}
+
 func TestBreaker_within(t *testing.T) {
 	b := &Breaker{Failures: 5, Within: 10 * time.Second, ProbeEvery: 30 * time.Second}
 	for i := range int64(20) {
-		b.Failure(i*4*second, Send, 0) // four within 10 s at most
+		b.Failure(i*4*second, i*4*second, Send, 0) // four within 10 s at most
 		b.Success(Send)
 		b.Success(Send)
 	}
@@ -64,7 +79,7 @@ func TestBreaker_within(t *testing.T) {
 	}
 	at := 100 * second
 	for i := range int64(5) {
-		b.Failure(at+i*second, Send, 0)
+		b.Failure(at+i*second, at+i*second, Send, 0)
 		b.Success(Send)
 		b.Success(Send)
 	}
@@ -92,7 +107,7 @@ func TestBreaker_probe(t *testing.T) {
 	if b.Ask(5*second) != Refuse {
 		t.Error("a second probe beside the first")
 	}
-	b.Failure(5*second, Probe, 1)
+	b.Failure(5*second, 5*second, Probe, 1)
 	if b.Ask(6*second-1) != Refuse || b.Ask(6*second) != Probe {
 		t.Error("the pause after a failed probe is not one second by full chance")
 	}
@@ -129,7 +144,7 @@ func TestBreaker_properties(t *testing.T) {
 			chance := rapid.Float64Range(0, 1).Draw(t, "chance")
 			switch outcome := rapid.IntRange(0, 3).Draw(t, "outcome"); {
 			case probing && outcome == 0:
-				b.Failure(now, Probe, chance)
+				b.Failure(now, now, Probe, chance)
 				probing, last = false, now
 			case probing && outcome == 1:
 				if !b.Success(Probe) || b.open {
@@ -137,7 +152,7 @@ func TestBreaker_properties(t *testing.T) {
 				}
 				probing = false
 			case p == Send && outcome <= 1:
-				if b.Failure(now, Send, chance) {
+				if b.Failure(now, now, Send, chance) {
 					last = now
 				}
 			case p == Send:

@@ -22,11 +22,11 @@ type Hold struct {
 type Finding uint8
 
 const (
-	// Current: nothing is known to be missing.
+	// Current says that nothing is known to be missing.
 	Current Finding = iota
-	// Behind: the last writes before a failover are lost.
+	// Behind says that the last writes before a failover are lost.
 	Behind
-	// Empty: all are.
+	// Empty says that all are.
 	Empty
 )
 

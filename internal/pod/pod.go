@@ -96,6 +96,9 @@ type Call struct {
 	tells, forCheck bool
 }
 
+// Tells reports whether the call only tells what was admitted without the store.
+func (c *Call) Tells() bool { return c.tells }
+
 // flightName names a set of buckets.
 func flightName(ops []store.Op) string {
 	if len(ops) == 1 {

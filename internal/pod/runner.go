@@ -265,15 +265,15 @@ func (r *Runner) askDirect(ctx context.Context, ops []store.Op) ([]store.Grant, 
 		within, cancel := context.WithTimeout(ctx, r.patience) // for all of it together
 		defer cancel()
 		ctx = within
-		for range 2 {
+		for told := 1; c != nil; told++ {
 			grants, err := r.store.Take(ctx, c.Ops)
 			err = short(c.Ops, grants, err)
 			r.pod.Reply(r.now(), c, grants, err)
 			if err != nil {
 				return nil, unsent(err)
 			}
-			if c = r.pod.Tell(r.now(), ops); c == nil {
-				break
+			if c = nil; told < 2 { // what Tell returns must be made, or it is never told
+				c = r.pod.Tell(r.now(), ops)
 			}
 		}
 	}

@@ -80,6 +80,35 @@ func TestRunner_awayExact(t *testing.T) {
 	})
 }
 
+// What a fallback admits of another bucket while a check tells is told later: no call
+// that the pod counts as under way is left unmade.
+func TestRunner_awayWhileTelling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &breaking{distant: newDistant(time.Millisecond)}
+		r := pod.NewRunner(s, 0, time.Second)
+		defer func() { _ = r.Close() }()
+		l := &limit.Limit{Algorithm: limit.TokenBucket, Rate: 1, PeriodMS: 3_600_000, Burst: 10}
+		ops := []store.Op{op("a", "k", l, 1), op("b", "k", l, 1)}
+		terms := []pod.Terms{{Counting: pod.Exact}, {Counting: pod.Exact}}
+		s.set(errRefused)
+		decide(r, ops[:1], terms[:1])
+		s.set(nil)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			decide(r, ops, terms) // a look for a, a charge, the check
+		}()
+		time.Sleep(1500 * time.Microsecond) // under the charge
+		r.AppendAway(nil, ops[1:], terms[1:], []pod.Instead{open}, errRefused)
+		<-done
+		s.set(nil)
+		decide(r, ops[1:], terms[1:])
+		if len(s.seen) != 2 || s.seen[0].How != store.Add || s.seen[0].Cost != 1 {
+			t.Errorf("asked %+v, want a charge of 1 and the check", s.seen)
+		}
+	})
+}
+
 // A key that went quiet is told within seconds, and not while the store is away.
 func TestRunner_awayQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

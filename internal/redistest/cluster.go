@@ -58,8 +58,28 @@ func (c *Cluster) Addrs() []string {
 	return addrs
 }
 
-// startCluster starts the nodes and makes them one cluster.
-func startCluster(dir string, args ...string) (_ *Cluster, err error) {
+// startCluster starts nodes on one address.
+func startCluster(dir string, args ...string) (*Cluster, error) {
+	return formCluster(dir, func(_ int, home string) (*Server, error) {
+		return startServer(home, append(nodeArgs(loopback), args...)...)
+	})
+}
+
+// nodeArgs are the settings of a node that others find at host. Without the
+// announced address, nodes may learn another one of this machine and wait for each
+// other for ever.
+func nodeArgs(host string) []string {
+	return []string{
+		"--cluster-enabled", "yes",
+		"--cluster-node-timeout", strconv.FormatInt(nodeTimeout.Milliseconds(), 10),
+		"--cluster-require-full-coverage", "no",
+		"--cluster-announce-ip", host,
+	}
+}
+
+// formCluster has start start the nodes, each in a folder of its own, and makes
+// them one cluster.
+func formCluster(dir string, start func(i int, home string) (*Server, error)) (_ *Cluster, err error) {
 	c := new(Cluster)
 	defer func() {
 		if err != nil {
@@ -71,14 +91,7 @@ func startCluster(dir string, args ...string) (_ *Cluster, err error) {
 		if err := os.Mkdir(home, 0o700); err != nil {
 			return nil, fmt.Errorf("make a node's folder: %w", err)
 		}
-		// Without the announced address, nodes may learn another one of this
-		// machine and wait for each other for ever.
-		node, err := startServer(home, append([]string{
-			"--cluster-enabled", "yes",
-			"--cluster-node-timeout", strconv.FormatInt(nodeTimeout.Milliseconds(), 10),
-			"--cluster-require-full-coverage", "no",
-			"--cluster-announce-ip", "127.0.0.1",
-		}, args...)...)
+		node, err := start(i, home)
 		if err != nil {
 			return nil, err
 		}
@@ -115,7 +128,7 @@ func (c *Cluster) meet() error {
 			if n == other {
 				continue
 			}
-			if _, err := n.Do("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(other.Port)); err != nil {
+			if _, err := n.Do("CLUSTER", "MEET", other.Host, strconv.Itoa(other.Port)); err != nil {
 				return fmt.Errorf("have %s meet %s: %w", n.Addr, other.Addr, err)
 			}
 		}
@@ -209,99 +222,6 @@ func (s *Server) ID() (string, error) {
 	}
 	id, _ := reply.(string)
 	return id, nil
-}
-
-// Slot returns the hash slot of a key.
-func (c *Cluster) Slot(t testing.TB, key string) int {
-	t.Helper()
-	n, _ := c.Nodes[0].MustDo(t, "CLUSTER", "KEYSLOT", key).(int64)
-	return int(n)
-}
-
-// Owner returns the primary that serves a slot now, in the eyes of the first
-// node that answers.
-func (c *Cluster) Owner(t testing.TB, slot int) *Server {
-	t.Helper()
-	for _, n := range c.Nodes {
-		reply, err := n.Do("CLUSTER", "SLOTS")
-		if err != nil {
-			continue
-		}
-		ranges, _ := reply.([]any)
-		for _, r := range ranges {
-			entry, _ := r.([]any)
-			from, _ := entry[0].(int64)
-			to, _ := entry[1].(int64)
-			at, _ := entry[2].([]any)
-			port, _ := at[1].(int64)
-			if int64(slot) < from || int64(slot) > to {
-				continue
-			}
-			for _, owner := range c.Nodes {
-				if int64(owner.Port) == port {
-					return owner
-				}
-			}
-		}
-	}
-	t.Fatalf("nobody serves slot %d", slot)
-	return nil
-}
-
-// Primaries returns the nodes that are primaries now and answer.
-func (c *Cluster) Primaries() []*Server { return c.withRole("master") }
-
-// Replicas returns the nodes that are replicas now and answer.
-func (c *Cluster) Replicas() []*Server { return c.withRole("slave") }
-
-func (c *Cluster) withRole(role string) []*Server {
-	var list []*Server
-	for _, n := range c.Nodes {
-		if info, err := n.Info("replication"); err == nil && info["role"] == role {
-			list = append(list, n)
-		}
-	}
-	return list
-}
-
-// StartMove opens a slot for moving: from then on its owner answers ASK for keys
-// it lacks and TRYAGAIN for calls of which it has only some keys, and so does to.
-func (c *Cluster) StartMove(t testing.TB, slot int, to *Server) {
-	t.Helper()
-	from, number := c.Owner(t, slot), strconv.Itoa(slot)
-	to.MustDo(t, "CLUSTER", "SETSLOT", number, "IMPORTING", mustID(t, from))
-	from.MustDo(t, "CLUSTER", "SETSLOT", number, "MIGRATING", mustID(t, to))
-}
-
-// MoveKeys moves these keys of a slot that is open for moving.
-func (c *Cluster) MoveKeys(t testing.TB, slot int, to *Server, keys ...string) {
-	t.Helper()
-	args := []string{"MIGRATE", "127.0.0.1", strconv.Itoa(to.Port), "", "0", "5000", "KEYS"}
-	c.Owner(t, slot).MustDo(t, append(args, keys...)...)
-}
-
-// FinishMove moves what is left in a slot and makes to its owner in the eyes of
-// all primaries.
-func (c *Cluster) FinishMove(t testing.TB, slot int, to *Server) {
-	t.Helper()
-	from, number, id := c.Owner(t, slot), strconv.Itoa(slot), mustID(t, to)
-	for {
-		reply, _ := from.MustDo(t, "CLUSTER", "GETKEYSINSLOT", number, "100").([]any)
-		if len(reply) == 0 {
-			break
-		}
-		keys := make([]string, len(reply))
-		for i, k := range reply {
-			keys[i], _ = k.(string)
-		}
-		c.MoveKeys(t, slot, to, keys...)
-	}
-	to.MustDo(t, "CLUSTER", "SETSLOT", number, "NODE", id)
-	for _, n := range c.Primaries() {
-		if n != to {
-			n.MustDo(t, "CLUSTER", "SETSLOT", number, "NODE", id)
-		}
-	}
 }
 
 func mustID(t testing.TB, s *Server) string {

@@ -15,6 +15,10 @@
 //	func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 //	c := redistest.SharedCluster(t)                 // one for the whole package
 //
+// For faults there is a Proxy, which plays a bad network in front of a server, and a
+// ProxiedCluster, whose clients all come through one: its nodes can be killed, held,
+// parted and have a wrong clock, and Mend undoes all of it for the next test.
+//
 // Without a redis-server of version 7 or later on the PATH tests are skipped,
 // loudly; with CI=true in the environment they fail. Everything here is safe for
 // concurrent use. The package is for tests only: a test of the house's imports

@@ -74,4 +74,16 @@ func free(n int) bool {
 // release gives the port to others.
 func (p *port) release() { _ = p.lock.Close() }
 
-func addr(n int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(n)) }
+func addr(n int) string { return join(loopback, n) }
+
+func join(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+
+// loopback is where servers listen that need no address of their own.
+const loopback = "127.0.0.1"
+
+// anyHost is the host of servers that need no address of their own.
+func anyHost(int) string { return loopback }
+
+// ownHost is an address that belongs to a port, and so to nobody else as long as
+// that is held: the whole of 127/8 is this machine's on Linux.
+func ownHost(port int) string { return fmt.Sprintf("127.7.%d.%d", port>>8, port&0xff) }

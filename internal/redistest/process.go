@@ -16,7 +16,8 @@ type process struct {
 }
 
 // startProcess runs the program in dir with its output appended to the log file.
-func startProcess(dir, log, program string, args ...string) (*process, error) {
+// env is added to the environment.
+func startProcess(dir, log string, env []string, program string, args ...string) (*process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the server's log: %w", err)
@@ -24,6 +25,7 @@ func startProcess(dir, log, program string, args ...string) (*process, error) {
 	defer func() { _ = out.Close() }()
 	cmd := exec.Command(program, args...) //nolint:gosec,noctx // a fixed program with the test's arguments; its life is Kill's
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
+	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = dieWithParent()
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)

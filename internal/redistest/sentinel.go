@@ -120,9 +120,9 @@ sentinel parallel-syncs %[3]s 1
 	if err := os.WriteFile(filepath.Join(dir, "redis.conf"), []byte(conf), 0o600); err != nil {
 		return nil, fmt.Errorf("write a sentinel's configuration: %w", err)
 	}
-	n, err := startWith(dir, nil, func(p int) ([]string, error) {
+	n, err := startWith(plan{dir: dir, args: func(p int) ([]string, error) {
 		return []string{"--port", strconv.Itoa(p), "--sentinel"}, nil
-	})
+	}})
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -29,8 +31,9 @@ const (
 
 // Server is one running redis-server.
 type Server struct {
-	// Addr is host:port, Port the port alone.
+	// Addr is host:port.
 	Addr string
+	Host string
 	Port int
 	// Dir holds the server's configuration, log and data.
 	Dir string
@@ -38,6 +41,10 @@ type Server struct {
 	port *port
 	conf *tls.Config // nil without TLS
 	args []string
+	// announced is the port a cluster node names to clients and other nodes.
+	announced int
+	clock     *Clock // nil for the machine's
+	paused    atomic.Bool
 
 	procMu sync.Mutex // guards proc; never held while a command runs
 	proc   *process
@@ -91,25 +98,43 @@ func (s *Server) watch(t testing.TB) {
 
 // startServer starts a server in dir and returns when it answers.
 func startServer(dir string, args ...string) (*Server, error) {
-	return startWith(dir, nil, func(p int) ([]string, error) {
-		return append([]string{"--port", strconv.Itoa(p)}, args...), nil
-	})
+	return startWith(plan{dir: dir, args: portArgs(args)})
+}
+
+// portArgs puts the port before arguments that do not depend on it.
+func portArgs(args []string) func(port int) ([]string, error) {
+	return func(port int) ([]string, error) {
+		return append([]string{"--port", strconv.Itoa(port)}, args...), nil
+	}
+}
+
+// plan is how to start a server. Only dir and args are needed.
+type plan struct {
+	dir   string
+	args  func(port int) ([]string, error)
+	host  string      // where it listens, if that is not loopback; args say so too
+	conf  *tls.Config // how to speak to it
+	clock *Clock
 }
 
 // startWith starts a server with arguments that depend on its port, and again on
 // another port if somebody took that one in between.
-func startWith(dir string, conf *tls.Config, args func(port int) ([]string, error)) (*Server, error) {
+func startWith(plan plan) (*Server, error) {
+	host := cmp.Or(plan.host, loopback)
 	for tries := 1; ; tries++ {
 		p, err := takePort()
 		if err != nil {
 			return nil, err
 		}
-		more, err := args(p.number)
+		args, err := plan.args(p.number)
 		if err != nil {
 			p.release()
 			return nil, err
 		}
-		s := &Server{Addr: addr(p.number), Port: p.number, Dir: dir, port: p, conf: conf, args: more}
+		s := &Server{
+			Addr: join(host, p.number), Host: host, Port: p.number, Dir: plan.dir,
+			port: p, conf: plan.conf, args: args, announced: p.number, clock: plan.clock,
+		}
 		if err = s.start(); err == nil {
 			return s, nil
 		}
@@ -128,7 +153,7 @@ func (s *Server) start() error {
 			return fmt.Errorf("write the server's configuration: %w", err)
 		}
 	}
-	proc, err := startProcess(s.Dir, filepath.Join(s.Dir, "redis.log"), "redis-server", append([]string{file}, s.args...)...)
+	proc, err := startProcess(s.Dir, filepath.Join(s.Dir, "redis.log"), s.clock.env(), "redis-server", append([]string{file}, s.args...)...)
 	if err != nil {
 		return err
 	}
@@ -276,6 +301,7 @@ func (s *Server) DisableDefaultUser(t testing.TB) {
 
 // Kill ends the server at once, as a crash would. Restart brings it back.
 func (s *Server) Kill() {
+	s.paused.Store(false)
 	if p := s.process(); p != nil {
 		p.kill()
 	}
@@ -293,10 +319,36 @@ func (s *Server) Restart(t testing.TB) {
 }
 
 // Pause stops the server in its tracks, connections open; Resume lets it go on.
-func (s *Server) Pause(t testing.TB) { t.Helper(); s.signal(t, syscall.SIGSTOP) }
+// Nobody has to: a paused server is killed like any other.
+func (s *Server) Pause(t testing.TB) {
+	t.Helper()
+	s.paused.Store(true)
+	s.signal(t, syscall.SIGSTOP)
+}
 
 // Resume lets a paused server go on.
-func (s *Server) Resume(t testing.TB) { t.Helper(); s.signal(t, syscall.SIGCONT) }
+func (s *Server) Resume(t testing.TB) {
+	t.Helper()
+	s.signal(t, syscall.SIGCONT)
+	s.paused.Store(false)
+}
+
+// Configure changes a setting at run time, until the test ends or the server is
+// started again.
+func (s *Server) Configure(t testing.TB, name, value string) {
+	t.Helper()
+	was, _ := s.MustDo(t, "CONFIG", "GET", name).([]any)
+	if len(was) != 2 {
+		t.Fatalf("redis-server %s has no setting %q", s.Addr, name)
+	}
+	former, _ := was[1].(string)
+	s.MustDo(t, "CONFIG", "SET", name, value)
+	t.Cleanup(func() {
+		if !s.paused.Load() && !s.process().gone() {
+			_, _ = s.Do("CONFIG", "SET", name, former)
+		}
+	})
+}
 
 func (s *Server) signal(t testing.TB, sig syscall.Signal) {
 	t.Helper()

@@ -41,6 +41,7 @@ var shared set //nolint:gochecknoglobals // see above
 type set struct {
 	standalone once[*Server]
 	cluster    once[*Cluster]
+	proxied    once[*ProxiedCluster]
 
 	mu    sync.Mutex // guards stops
 	stops []func()

@@ -68,13 +68,13 @@ func startTLS(dir string, args ...string) (*Secure, error) {
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
 	s.Config = &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
-	s.Server, err = startWith(dir, s.Config, func(p int) ([]string, error) {
+	s.Server, err = startWith(plan{dir: dir, conf: s.Config, args: func(p int) ([]string, error) {
 		return append([]string{
 			"--port", "0", "--tls-port", strconv.Itoa(p),
 			"--tls-cert-file", serverCert, "--tls-key-file", serverKey,
 			"--tls-ca-cert-file", s.CAFile, "--tls-auth-clients", "no",
 		}, args...), nil
-	})
+	}})
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,11 @@ type check struct {
 	kind    int32
 	key     int32
 	lacking uint32
+	// told is how many calls have told the store first, and sent says that its own
+	// call, if it asks alone, was sent.
+	told  int8
+	alone bool
+	sent  bool
 	// ops are all of the check's; the waiter has those that it asks for.
 	ops [MaxRules]store.Op
 }
@@ -30,7 +35,12 @@ const (
 	deniedByCache
 	deniedByPreLimit
 	deniedByStore
-	unanswered
+	unanswered // its pod has crashed
+	allowedByFallback
+	deniedByFallback
+	failedClosed
+
+	outcomes = iota
 )
 
 // check has a pod decide, as a gateway would.
@@ -75,6 +85,7 @@ func (f *fleet) wait(p, kind, key int32, lacking uint32) {
 	at := f.newCheck()
 	c := &f.checks[at]
 	c.at, c.pod, c.kind, c.key, c.lacking = f.now, p, kind, key, lacking
+	c.told, c.sent = 0, false
 	copy(c.ops[:], s.ops)
 	w := c.waiter
 	ops, terms := w.Ops[:0], w.Terms[:0]
@@ -88,6 +99,7 @@ func (f *fleet) wait(p, kind, key int32, lacking uint32) {
 	*w = pod.Waiter{Ops: ops, Terms: terms, Grants: w.Grants[:0]}
 	f.waiting[w] = at
 	f.deadlines.push(deadline{at: f.now + int64(f.config.Network.Patience), check: at, serial: c.serial})
+	c.alone = alone
 	if alone {
 		f.sendAlone(p, at)
 		return
@@ -122,7 +134,7 @@ func (f *fleet) answered(w *pod.Waiter, ranMS int64) {
 	}
 	c := &f.checks[at]
 	if w.Err != nil {
-		f.endCheck(at, unanswered)
+		f.failed(at, w.Err)
 		return
 	}
 	allowed := true
@@ -138,6 +150,8 @@ func (f *fleet) answered(w *pod.Waiter, ranMS int64) {
 		spentMS := ranMS
 		if w.Grants[i].Source != store.FromStore {
 			spentMS = f.nowMS() // of what the pod had, when the answer came
+		} else {
+			f.bounds.believed(f, c, &w.Ops[i], ranMS)
 		}
 		f.admit(f.number(&w.Ops[i].Bucket), spentMS, w.Ops[i].Cost)
 	}
@@ -154,10 +168,11 @@ func (f *fleet) expire(at, serial int32) {
 	if e := (event{at: f.now, what: expires, pod: c.pod, ref: at, extra: serial}); f.defers(&e) {
 		return
 	}
-	if !m.crashed {
-		m.pod.Leave(c.waiter)
+	sent := m.pod.Leave(c.waiter)
+	if c.alone {
+		sent = c.sent
 	}
-	f.endCheck(at, unanswered)
+	f.failed(at, &store.StoreError{Kind: store.Timeout, Sent: sent})
 	// The pod, or a call of it, may still look at the waiter.
 	f.checks[at].waiter = newWaiter()
 }
@@ -167,9 +182,7 @@ func (f *fleet) endCheck(at int32, o outcome) {
 	c := &f.checks[at]
 	m := &f.pods[c.pod]
 	n := len(f.kinds[c.kind].ops)
-	switch {
-	case m.crashed, o == allowedByStore:
-	default:
+	if o == deniedByStore && !m.crashed {
 		m.pod.Refund(f.podNow(m), c.ops[:n], f.kinds[c.kind].terms, c.lacking)
 	}
 	f.tally.waited(f.now - c.at)
@@ -192,6 +205,7 @@ func (f *fleet) admitLeased(kind, key int32, atMS int64, lacking uint32) {
 func (f *fleet) admit(number int32, atMS, tokens int64) {
 	f.tally.buckets[number].admitted += tokens
 	f.envelope.Admit(number, atMS, tokens)
+	f.bounds.admit(number, atMS, tokens)
 }
 
 // decided counts a decision and adds it to the trace.

@@ -22,8 +22,11 @@ type Config struct {
 	// Duration is how long traffic comes.
 	Duration time.Duration
 	Network  Network
-	Rules    []Rule
-	Traffic  []Traffic
+	// Shards is how many shards the store has; 0 means one. All buckets of a key lie
+	// on one.
+	Shards  int
+	Rules   []Rule
+	Traffic []Traffic
 	// Faults may be zero: nothing goes wrong.
 	Faults Faults
 }
@@ -62,6 +65,18 @@ type Rule struct {
 	MaxCost, MaxLease int64
 	// Terms say how pods count it; the zero value leases.
 	Terms pod.Terms
+	// Closed says that the rule fails closed: without the store only leases let a
+	// check pass, and a fallback of AllowanceMilli thousandths of the limit, if any.
+	Closed         bool
+	AllowanceMilli int64
+}
+
+// share is the part of the limit, in thousandths, that pods may admit by themselves.
+func (r *Rule) share() int64 {
+	if r.Closed {
+		return r.AllowanceMilli
+	}
+	return pod.OpenShare
 }
 
 // Traffic is one kind of clients.
@@ -92,6 +107,8 @@ type Faults struct {
 	Crashes         []Crash
 	Pauses          []Pause
 	Scales          []Scale
+	// Store is what happens to shards.
+	Store StoreFaults
 }
 
 // Step is a step of the store's clock. A step forward refills at once and ends
@@ -136,6 +153,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("a store latency of %s, a jitter of %s or a patience of %s is above %s", c.Network.Latency, c.Network.Jitter, c.Network.Patience, MaxNetwork)
 	case c.Network.Patience <= c.Network.Latency:
 		return fmt.Errorf("a patience of %s is not above the store latency of %s", c.Network.Patience, c.Network.Latency)
+	case c.Shards < 0 || c.Shards > MaxShards:
+		return fmt.Errorf("shards %d is not from 1 to %d", c.Shards, MaxShards)
 	case len(c.Rules) == 0 || len(c.Traffic) == 0:
 		return fmt.Errorf("%d rules and %d kinds of traffic: at least one of each is needed", len(c.Rules), len(c.Traffic))
 	}
@@ -169,6 +188,10 @@ func (r *Rule) validate() error {
 		return fmt.Errorf("max_cost %d is not from 1 to %d", r.MaxCost, r.Limit.Full())
 	case r.Terms.Sync < 0 || r.Terms.Sync > MaxNetwork:
 		return fmt.Errorf("sync_ms of %s is not from 0 to %s", r.Terms.Sync, MaxNetwork)
+	case r.AllowanceMilli < 0 || r.AllowanceMilli > 1000:
+		return fmt.Errorf("closed_allowance of %d thousandths is not from 1 to 1000", r.AllowanceMilli)
+	case r.AllowanceMilli > 0 && !r.Closed:
+		return errors.New("closed_allowance is of a rule with fail_mode closed")
 	case r.MaxLease < 0:
 		return fmt.Errorf("max_lease %d is negative", r.MaxLease)
 	case r.Limit.Align != limit.AlignClock:
@@ -234,7 +257,15 @@ func (f *Faults) validate(c *Config) error {
 			return fmt.Errorf("a crash of pod %d of %d at %s", p.Pod, most, p.At)
 		}
 	}
-	return nil
+	return f.Store.validate(c.shards())
+}
+
+func (c *Config) shards() int { return max(1, c.Shards) }
+
+// mayFail reports whether any call may end without an answer.
+func (c *Config) mayFail() bool {
+	f := &c.Faults
+	return f.LostReply+f.Late > 0 || len(f.Pauses) > 0 || f.Store.any() || c.Network.Latency+c.Network.Jitter > c.Network.Patience
 }
 
 // inTime reports whether something can happen then.

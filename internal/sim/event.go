@@ -11,6 +11,7 @@ const (
 	expires              // a check's patience ends; ref, serial
 	ticks                // a pod gives back what nobody spends
 	beats                // a pod tells the store that it lives, and learns who else does
+	marks                // a pod writes its beat to all shards
 	samples              // figures are taken
 	seconds              // a second is over
 	fails                // a fault begins; ref is its place in the plan

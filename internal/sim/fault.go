@@ -12,6 +12,8 @@ type fault struct {
 	crash *Crash
 	pause *Pause
 	scale *Scale
+	// change is of a shard.
+	change *change
 }
 
 // schedule plans the faults.
@@ -29,6 +31,7 @@ func (f *fleet) schedule() {
 	for i := range faults.Scales {
 		f.plan = append(f.plan, fault{at: faults.Scales[i].At, scale: &faults.Scales[i]})
 	}
+	f.scheduleStore(&faults.Store)
 	for i := range f.plan {
 		f.heap.push(event{at: int64(f.plan[i].at), what: fails, ref: int32(i)})
 	}
@@ -47,6 +50,8 @@ func (f *fleet) fail(x *fault) {
 		}
 	case x.scale != nil:
 		f.scale(x.scale.Pods)
+	case x.change != nil:
+		f.changeShard(x.change)
 	}
 }
 

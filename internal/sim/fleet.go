@@ -16,8 +16,9 @@ const epochMS = 20_000 * limit.DayMS
 // fleet is a simulation under way.
 type fleet struct {
 	config *Config
-	// traffic and network are the two sources of what is random.
-	traffic, network *rand.Rand
+	// traffic, network and moods are the sources of what is random: who asks, what
+	// becomes of calls, and when pods try a shard again.
+	traffic, network, moods *rand.Rand
 
 	now       int64 // ns since the start, the true time
 	heap      heap
@@ -30,6 +31,7 @@ type fleet struct {
 
 	limits []*limit.Limit // by bucket
 	store  accounts
+	shards []shard
 	keys   []string // the buckets' names, by key
 	kinds  []source
 
@@ -42,7 +44,13 @@ type fleet struct {
 
 	tally    tally
 	envelope *Envelope
+	bounds   *bounds  // of what is admitted without the store; nil until some is
 	exact    accounts // what one exact limiter in front of the same traffic would do
+
+	// Planted faults, in tests of who must find them: blind pods never notice what a
+	// shard lost, and spoil chooses who answers for a pod without the store.
+	blind bool
+	spoil func(p int32, err error) (*pod.Pod, error)
 }
 
 // Run steps a simulation to its end.
@@ -65,6 +73,8 @@ func newFleet(c *Config) *fleet {
 		config:  c,
 		traffic: rand.New(rand.NewPCG(c.Seed, 1)),
 		network: rand.New(rand.NewPCG(c.Seed, 2)),
+		moods:   rand.New(rand.NewPCG(c.Seed, 3)),
+		shards:  make([]shard, c.shards()),
 		keys:    make([]string, keys),
 		limits:  make([]*limit.Limit, n),
 		waiting: map[*pod.Waiter]int32{},
@@ -79,6 +89,9 @@ func newFleet(c *Config) *fleet {
 	f.exact.states = newStates(n)
 	f.tally = newTally(c, n)
 	f.envelope = NewEnvelope(f.limits, epochMS, lagMS(c))
+	if c.mayFail() {
+		f.bounds = newBounds(c, f.limits)
+	}
 	f.kinds = make([]source, len(c.Traffic))
 	for i := range c.Traffic {
 		f.start(int32(i))
@@ -141,7 +154,7 @@ func (f *fleet) quiet() bool {
 // step does what an event says.
 func (f *fleet) step(e event) {
 	switch e.what {
-	case delivers, replies, expires, ticks, beats:
+	case delivers, replies, expires, ticks, beats, marks:
 		if f.defers(&e) {
 			return
 		}
@@ -160,6 +173,8 @@ func (f *fleet) step(e event) {
 		f.tick(e.pod)
 	case beats:
 		f.beat(e.pod)
+	case marks:
+		f.mark(e.pod)
 	case samples:
 		f.sample()
 	case seconds:

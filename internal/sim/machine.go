@@ -33,6 +33,8 @@ type machine struct {
 	heard      int64
 	registered bool
 
+	views []view // of the shards
+
 	calls int32 // in this second
 	open  []openSet
 }
@@ -50,12 +52,15 @@ func (f *fleet) podNow(m *machine) int64 { return f.now - m.born }
 func (f *fleet) birth() {
 	at := int32(len(f.pods))
 	born := f.now - int64(time.Second) - f.network.Int64N(int64(time.Second))
-	m := machine{born: born, heard: f.now, registered: true}
+	m := machine{born: born, heard: f.now, registered: true, views: newViews(len(f.shards))}
 	m.pod = pod.New(f.now-born, 0)
 	f.pods = append(f.pods, m)
 	f.live = append(f.live, at)
 	f.heap.push(event{at: f.now + f.network.Int64N(int64(pod.TickEvery)), what: ticks, pod: at})
 	f.heap.push(event{at: f.now + f.network.Int64N(int64(beatEvery)), what: beats, pod: at})
+	if f.config.mayFail() {
+		f.heap.push(event{at: f.now + f.moods.Int64N(int64(markEvery)), what: marks, pod: at})
+	}
 }
 
 // defers puts off an event whose pod stands still, and reports whether it did.
@@ -175,6 +180,7 @@ func (f *fleet) finish() {
 		f.tally.stranded += f.store.out(f.nowMS(), int32(i))
 	}
 	f.envelope.Finish(f.nowMS())
+	f.bounds.finish(f.nowMS())
 }
 
 func newStates(n int) []algorithm.State { return make([]algorithm.State, n) }

@@ -15,7 +15,8 @@ type Result struct {
 	Pods      int     `json:"pods"`
 	DurationS float64 `json:"duration_s"`
 
-	// Checks ended as Allowed, Denied or Unanswered, each exactly once.
+	// Checks ended as Allowed, Denied or Unanswered, each exactly once. Unanswered are
+	// those that a rule refused which fails closed, and those whose pod crashed.
 	Checks     int64 `json:"checks"`
 	Allowed    int64 `json:"allowed"`
 	Denied     int64 `json:"denied"`
@@ -36,9 +37,35 @@ type Result struct {
 	// ServedOfExactPct is the checks allowed, of those that one exact limiter in
 	// front of the same traffic lets pass, whatever bucket stops the others.
 	ServedOfExactPct float64 `json:"served_of_exact_pct"`
+	// FailOpen are the checks answered without the store, of which Fallback were
+	// answered by a fallback, and FailClosed those that a rule refused instead.
+	FailOpen         int64 `json:"fail_open"`
+	Fallback         int64 `json:"fallback"`
+	FailClosed       int64 `json:"fail_closed"`
+	BreakerOpenings  int64 `json:"breaker_openings"`
+	FallbackAdmitted int64 `json:"fallback_admitted_tokens"`
+	// Told is what of that pods told the store, Charged what it could take of it.
+	Told    int64 `json:"told_tokens"`
+	Charged int64 `json:"charged_tokens"`
+	// OutageMaxPct is the most that fallbacks admitted of a bucket in one outage, in
+	// percent of its bound: 2 (burst + rate × its time) of a rule that fails open.
+	OutageMaxPct float64 `json:"outage_max_pct"`
+	// SpanMaxPct is the most that any bucket admitted in all, in percent of its bound:
+	// 3 burst + 3 rate × time of a rule that fails open. 0 where the store has answered
+	// all checks.
+	SpanMaxPct float64 `json:"span_max_pct"`
+
 	// AboveEnvelope is the most tokens any bucket admitted above the envelope in any
-	// span; buckets of async rules are left out, whose rules tell it.
+	// span, fallbacks aside; buckets of async rules are left out, whose rules tell it.
 	AboveEnvelope int64 `json:"above_envelope_tokens"`
+	// AboveFallback is the same of what fallbacks admitted, above their bound, and
+	// AboveSpan of all together. AboveTogether is above the bound of pods that lose
+	// and find the store together, which holds for no others.
+	AboveFallback int64 `json:"above_fallback_tokens"`
+	AboveSpan     int64 `json:"above_span_tokens"`
+	AboveTogether int64 `json:"above_together_tokens"`
+	// AboveClosed is what rules that fail closed admitted where nothing may be.
+	AboveClosed int64 `json:"above_closed_tokens"`
 	// Stranded is the tokens still out when all pods that live have given back all
 	// they hold: what crashes and lost replies took, until their leases end.
 	Stranded int64 `json:"stranded_tokens"`
@@ -57,7 +84,21 @@ type Result struct {
 	DecisionsPerRealS float64 `json:"decisions_per_real_s"`
 	TraceHash         string  `json:"trace_hash"`
 
-	Rules []RuleResult `json:"rules"`
+	Rules  []RuleResult  `json:"rules"`
+	Shards []ShardResult `json:"shards"`
+}
+
+// ShardResult is what happened at one shard.
+type ShardResult struct {
+	FailOpen        int64 `json:"fail_open"`
+	Fallback        int64 `json:"fallback"`
+	FailClosed      int64 `json:"fail_closed"`
+	BreakerOpenings int64 `json:"breaker_openings"`
+}
+
+// Above is the tokens admitted above any bound.
+func (r *Result) Above() int64 {
+	return max(r.AboveEnvelope, r.AboveFallback, r.AboveSpan, r.AboveClosed)
 }
 
 // RuleResult is what became of one rule's tokens, over all of its buckets.
@@ -73,6 +114,18 @@ type RuleResult struct {
 	OfRatePct float64 `json:"of_rate_pct"`
 	// AboveEnvelope is the most tokens one bucket admitted above its envelope.
 	AboveEnvelope int64 `json:"above_envelope_tokens"`
+	// Fallback is what of Admitted came from fallbacks, Told and Charged what the store
+	// was told of it and could take.
+	Fallback int64 `json:"fallback_tokens"`
+	Told     int64 `json:"told_tokens"`
+	Charged  int64 `json:"charged_tokens"`
+	// OutageMaxPct and the like are as those of the Result.
+	OutageMaxPct  float64 `json:"outage_max_pct"`
+	SpanMaxPct    float64 `json:"span_max_pct"`
+	AboveFallback int64   `json:"above_fallback_tokens"`
+	AboveSpan     int64   `json:"above_span_tokens"`
+	AboveTogether int64   `json:"above_together_tokens"`
+	AboveClosed   int64   `json:"above_closed_tokens"`
 	// OpsPerS is how often calls of the store named one of the rule's buckets.
 	OpsPerS float64 `json:"store_ops_per_s"`
 
@@ -97,9 +150,9 @@ func (f *fleet) result() *Result {
 	}
 	r := &Result{
 		Scenario: c.Name, Seed: c.Seed, Pods: c.Pods, DurationS: c.Duration.Seconds(),
-		Allowed:         t.outcomes[allowedByLease] + t.outcomes[allowedByEstimate] + t.outcomes[allowedByStore],
-		Denied:          t.outcomes[deniedByCache] + t.outcomes[deniedByPreLimit] + t.outcomes[deniedByStore],
-		Unanswered:      t.outcomes[unanswered],
+		Allowed:         t.outcomes[allowedByLease] + t.outcomes[allowedByEstimate] + t.outcomes[allowedByStore] + t.outcomes[allowedByFallback],
+		Denied:          t.outcomes[deniedByCache] + t.outcomes[deniedByPreLimit] + t.outcomes[deniedByStore] + t.outcomes[deniedByFallback],
+		Unanswered:      t.outcomes[unanswered] + t.outcomes[failedClosed],
 		AskCallsPerS:    t.perSecond(c, t.calls[forChecks]),
 		TopUpCallsPerS:  t.perSecond(c, t.calls[forLeases]),
 		BackCallsPerS:   t.perSecond(c, t.calls[forNobody]),
@@ -121,12 +174,34 @@ func (f *fleet) result() *Result {
 	r.WaitMeanMS, r.WaitP99MS = t.waitFigures()
 	for i := range c.Rules {
 		x := f.ruleResult(i)
-		r.Rules = append(r.Rules, x)
 		if c.Rules[i].Terms.Counting != pod.Async {
 			r.AboveEnvelope = max(r.AboveEnvelope, x.AboveEnvelope)
 		}
+		r.add(&x)
+	}
+	for i := range t.shards {
+		x := &t.shards[i]
+		r.FailOpen += x.open
+		r.Fallback += x.fallback
+		r.FailClosed += x.closed
+		r.BreakerOpenings += x.openings
+		r.Shards = append(r.Shards, ShardResult{FailOpen: x.open, Fallback: x.fallback, FailClosed: x.closed, BreakerOpenings: x.openings})
 	}
 	return r
+}
+
+// add adds what fallbacks of one rule did to that of all.
+func (r *Result) add(x *RuleResult) {
+	r.Rules = append(r.Rules, *x)
+	r.FallbackAdmitted += x.Fallback
+	r.Told += x.Told
+	r.Charged += x.Charged
+	r.OutageMaxPct = max(r.OutageMaxPct, x.OutageMaxPct)
+	r.SpanMaxPct = max(r.SpanMaxPct, x.SpanMaxPct)
+	r.AboveFallback = max(r.AboveFallback, x.AboveFallback)
+	r.AboveSpan = max(r.AboveSpan, x.AboveSpan)
+	r.AboveTogether = max(r.AboveTogether, x.AboveTogether)
+	r.AboveClosed = max(r.AboveClosed, x.AboveClosed)
 }
 
 func (t *tally) perSecond(c *Config, n int64) float64 {
@@ -160,9 +235,22 @@ func (f *fleet) ruleResult(i int) RuleResult {
 		r.Buckets++
 		r.Offered += x.offered
 		r.Admitted += x.admitted
-		r.AboveEnvelope = max(r.AboveEnvelope, f.envelope.Above(int32(b)))
+		r.Fallback += x.fallback
+		r.Told += x.told
+		r.Charged += x.charged
+		if f.bounds != nil {
+			r.SpanMaxPct = max(r.SpanMaxPct, ofBound(x.admitted, &f.bounds.sums[i], f.config.Duration))
+		}
+		a := f.above(int32(b))
+		r.AboveEnvelope = max(r.AboveEnvelope, a.paid)
+		r.AboveFallback = max(r.AboveFallback, a.alone)
+		r.AboveSpan = max(r.AboveSpan, a.all)
+		r.AboveTogether = max(r.AboveTogether, a.together)
 		serves += min(x.offered, canServe(&rule.Limit, f.config.Duration))
 		rate += canServe(&rule.Limit, f.config.Duration) - rule.Limit.Burst
+	}
+	if f.bounds != nil {
+		r.OutageMaxPct, r.AboveClosed = f.bounds.worst[i], f.bounds.closed[i]
 	}
 	r.OfRatePct = percent(r.Admitted, rate)
 	r.ServedPct = percent(r.Admitted, serves)

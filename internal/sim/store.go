@@ -44,9 +44,12 @@ func (a *accounts) take(trueMS int64, ops []store.Op, numbers []int32, dst []sto
 // else the op says. All of this may stay when the call is then denied: reports
 // count in any case, and the rest follows from the stored state and the clock.
 func (a *accounts) ask(now int64, op *store.Op, s *algorithm.State, g *store.Grant) {
-	if s.Limit == nil {
+	switch {
+	case s.Limit == nil && op.NotFresh:
+		*s = algorithm.Holding(op.Limit, now, op.Cost)
+	case s.Limit == nil:
 		*s = algorithm.Fresh(op.Limit, now)
-	} else {
+	default:
 		s.Advance(op.Limit, now)
 		for _, r := range op.Reports {
 			s.Report(r.Generation, r.Spent, r.Back)

@@ -16,7 +16,7 @@ const maxSampled = 500
 
 // tally is what is counted on the way.
 type tally struct {
-	outcomes [unanswered + 1]int64
+	outcomes [outcomes]int64
 	exact    int64 // checks that an exact limiter would have let pass
 	hash     uint64
 
@@ -32,10 +32,24 @@ type tally struct {
 	buckets []bucketTally
 	sampled []int32 // buckets that samples look at
 	rules   []ruleTally
+	shards  []shardTally
 }
 
 // bucketTally is the tokens of one bucket.
-type bucketTally struct{ offered, admitted int64 }
+type bucketTally struct {
+	offered, admitted int64
+	// fallback is what of it was admitted without the store, told what of that the
+	// store heard of, and charged what it could still take.
+	fallback, told, charged int64
+}
+
+// shardTally is what happened at one shard.
+type shardTally struct {
+	// fallback are the checks that a fallback answered, open those answered without
+	// the store and closed those refused since it did not answer.
+	fallback, open, closed int64
+	openings               int64 // of breakers
+}
 
 // ruleTally is the sampled tokens of one rule's buckets.
 type ruleTally struct {
@@ -54,7 +68,7 @@ const (
 )
 
 func newTally(c *Config, buckets int) tally {
-	t := tally{hash: 14695981039346656037, buckets: make([]bucketTally, buckets), rules: make([]ruleTally, len(c.Rules))}
+	t := tally{hash: 14695981039346656037, buckets: make([]bucketTally, buckets), rules: make([]ruleTally, len(c.Rules)), shards: make([]shardTally, c.shards())}
 	keys := buckets / len(c.Rules)
 	used := make([]bool, buckets)
 	for i := range c.Traffic {

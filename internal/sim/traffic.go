@@ -17,6 +17,8 @@ type source struct {
 	// ops is a check's ops but for the key, terms how pods may answer each.
 	ops   []store.Op
 	terms []pod.Terms
+	// instead says how each may be answered without the store.
+	instead []pod.Instead
 }
 
 // domain is the domain of all buckets.
@@ -40,9 +42,10 @@ func (f *fleet) start(kind int32) {
 		rule := &f.config.Rules[r]
 		s.ops = append(s.ops, store.Op{
 			Bucket: store.Bucket{Domain: domain, Rule: rule.ID}, Limit: &rule.Limit,
-			Cost: t.Cost, Want: rule.MaxLease, Pods: 1, MaxCost: rule.MaxCost,
+			Cost: t.Cost, Want: rule.MaxLease, Pods: 1, MaxCost: rule.MaxCost, Closed: rule.Closed,
 		})
 		s.terms = append(s.terms, rule.Terms)
+		s.instead = append(s.instead, pod.Instead{Milli: rule.share()})
 	}
 	s.clock = f.gap(kind)
 	f.heap.push(event{at: int64(s.clock), what: arrives, ref: kind})

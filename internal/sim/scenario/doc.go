@@ -15,7 +15,10 @@
 // (1, from 0), rate the checks a second of each, pinned to how many pods a key's
 // checks go (all), cost what each spends (1), arrival poisson or even (poisson).
 // Under faults stand lost_reply and timed_out_but_ran, in percent of calls, and
-// lists of clock_step, pod_crash, pod_pause and autoscale.
+// lists of clock_step, pod_crash, pod_pause and autoscale, and what happens to shards
+// of the store, of which there are shards (1): shard_down, shard_slow, shard_flap,
+// shard_restart (without its keys) and shard_failover (without the last writes). How a
+// rule's checks are answered then say fail_mode (open) and closed_allowance.
 //
 // Unknown fields are refused, with line and column.
 package scenario

@@ -14,6 +14,7 @@ type file struct {
 	Pods      integer   `yaml:"pods"`
 	DurationS float64   `yaml:"duration_s"`
 	Store     network   `yaml:"store"`
+	Shards    integer   `yaml:"shards"`
 	Rules     []rule    `yaml:"rules"`
 	Traffic   []traffic `yaml:"traffic"`
 	Faults    faults    `yaml:"faults"`
@@ -38,6 +39,13 @@ type rule struct {
 	Counting  string  `yaml:"counting"`
 	SyncMS    float64 `yaml:"sync_ms"`
 	PreLimit  string  `yaml:"pre_limit"`
+
+	FailMode        string     `yaml:"fail_mode"`
+	ClosedAllowance *allowance `yaml:"closed_allowance"`
+}
+
+type allowance struct {
+	Times float64 `yaml:"times"`
 }
 
 type traffic struct {
@@ -57,6 +65,47 @@ type faults struct {
 	PodCrash       []crash `yaml:"pod_crash"`
 	PodPause       []pause `yaml:"pod_pause"`
 	Autoscale      []scale `yaml:"autoscale"`
+
+	ShardDown     []down     `yaml:"shard_down"`
+	ShardSlow     []slow     `yaml:"shard_slow"`
+	ShardFlap     []flap     `yaml:"shard_flap"`
+	ShardRestart  []restart  `yaml:"shard_restart"`
+	ShardFailover []failover `yaml:"shard_failover"`
+}
+
+type down struct {
+	AtS   float64 `yaml:"at_s"`
+	Shard integer `yaml:"shard"`
+	ForS  float64 `yaml:"for_s"`
+	How   string  `yaml:"how"`
+}
+
+type slow struct {
+	AtS    float64 `yaml:"at_s"`
+	Shard  integer `yaml:"shard"`
+	ForS   float64 `yaml:"for_s"`
+	Times  float64 `yaml:"times"`
+	PlusMS float64 `yaml:"plus_ms"`
+}
+
+type flap struct {
+	AtS   float64 `yaml:"at_s"`
+	Shard integer `yaml:"shard"`
+	DownS float64 `yaml:"down_s"`
+	UpS   float64 `yaml:"up_s"`
+	Times integer `yaml:"times"`
+	How   string  `yaml:"how"`
+}
+
+type restart struct {
+	AtS   float64 `yaml:"at_s"`
+	Shard integer `yaml:"shard"`
+}
+
+type failover struct {
+	AtS    float64 `yaml:"at_s"`
+	Shard  integer `yaml:"shard"`
+	LostMS float64 `yaml:"lost_ms"`
 }
 
 type step struct {

@@ -78,7 +78,7 @@ func oneLine(err error) error {
 
 func (f *file) config() (sim.Config, error) {
 	c := sim.Config{
-		Pods: int(f.Pods), Duration: seconds(f.DurationS),
+		Pods: int(f.Pods), Duration: seconds(f.DurationS), Shards: int(orElse(f.Shards, 1)),
 		Network: sim.Network{
 			Latency:  milliseconds(orElse(f.Store.LatencyMS, 1)),
 			Jitter:   milliseconds(f.Store.JitterMS),
@@ -100,7 +100,9 @@ func (f *file) config() (sim.Config, error) {
 		c.Traffic = append(c.Traffic, t)
 	}
 	c.Faults = f.Faults.faults()
-	return c, nil
+	var err error
+	c.Faults.Store, err = f.Faults.store()
+	return c, err
 }
 
 func (r *rule) rule() (sim.Rule, error) {
@@ -135,7 +137,7 @@ func (r *rule) rule() (sim.Rule, error) {
 	if x.Terms.Counting != pod.Lease {
 		x.MaxLease = 0
 	}
-	return x, nil
+	return x, r.failMode(&x)
 }
 
 // terms reads how pods count, with the defaults of a rules file.

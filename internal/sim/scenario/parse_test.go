@@ -1,11 +1,13 @@
 package scenario_test
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/pod"
+	"github.com/tallygate/tallygate/internal/sim"
 	"github.com/tallygate/tallygate/internal/sim/scenario"
 	"github.com/tallygate/tallygate/internal/sim/scenarios"
 	"github.com/tallygate/tallygate/limit"
@@ -15,11 +17,13 @@ const whole = `about: everything
 pods: 10
 duration_s: 2.5
 store: { latency_ms: 0.5, jitter_ms: 1, patience_ms: 4 }
+shards: 3
 rules:
   - { id: a, algorithm: token_bucket, rate: 10, per_s: 60, burst: 20, max_cost: 5, max_lease: 7 }
   - { id: b, algorithm: sliding_window, limit: 100, window_s: 60, counting: exact }
   - { id: c, algorithm: sliding_log, limit: 9, window_s: 1 }
   - { id: d, algorithm: fixed_window, limit: 9, window_s: 1, counting: async, sync_ms: 20 }
+  - { id: e, algorithm: token_bucket, rate: 1, burst: 2, fail_mode: closed, closed_allowance: { times: 0.25 } }
 traffic:
   - { rules: [a], first_key: 3, keys: 2, rate: 1.5, pinned: 2, cost: 4, arrival: even }
   - { rules: [b, c], rate: 10 }
@@ -29,6 +33,11 @@ faults:
   pod_crash: [{ at_s: 1, pod: 2 }]
   pod_pause: [{ at_s: 1.5, pod: 3, ms: 250 }]
   autoscale: [{ at_s: 2, pods: 12 }]
+  shard_down: [{ at_s: 0.5, shard: 1, for_s: 0.25, how: hangs }]
+  shard_slow: [{ at_s: 0.5, for_s: 1, plus_ms: 2.5 }, { at_s: 2, for_s: 1, times: 1.5 }]
+  shard_flap: [{ at_s: 1, shard: 2, down_s: 0.1, up_s: 0.2, times: 3 }]
+  shard_restart: [{ at_s: 2 }]
+  shard_failover: [{ at_s: 2, shard: 1, lost_ms: 300 }]
 `
 
 func TestParse(t *testing.T) {
@@ -69,9 +78,35 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestParse_store(t *testing.T) {
+	t.Parallel()
+	c, err := scenario.Parse("whole", []byte(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := c.Rules[4]; c.Shards != 3 || !e.Closed || e.AllowanceMilli != 250 || c.Rules[0].Closed {
+		t.Errorf("%d shards, got rule %+v", c.Shards, e)
+	}
+	const ms = time.Millisecond
+	if got, want := c.Faults.Store, (sim.StoreFaults{
+		Downs:     []sim.Down{{At: 500 * ms, Shard: 1, For: 250 * ms, Hangs: true}},
+		Slows:     []sim.Slow{{At: 500 * ms, For: 1000 * ms, Times: 1, Plus: 2500 * time.Microsecond}, {At: 2000 * ms, For: 1000 * ms, Times: 1.5}},
+		Flaps:     []sim.Flap{{At: 1000 * ms, Shard: 2, Down: 100 * ms, Up: 200 * ms, Times: 3}},
+		Restarts:  []sim.Restart{{At: 2000 * ms}},
+		Failovers: []sim.Failover{{At: 2000 * ms, Shard: 1, Lost: 300 * ms}},
+	}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got faults %+v, want %+v", got, want)
+	}
+	if c, err = scenario.Parse("plain", []byte(tail)); err != nil || c.Shards != 1 || c.Rules[0].Closed {
+		t.Errorf("%v, %+v", err, c)
+	}
+}
+
+// tail is a whole scenario of the least that one needs.
+const tail = "pods: 2\nduration_s: 1\nrules: [{ id: a, algorithm: token_bucket, rate: 1, burst: 1 }]\ntraffic: [{ rules: [a], rate: 1 }]\n"
+
 func TestParse_refuses(t *testing.T) {
 	t.Parallel()
-	const tail = "pods: 2\nduration_s: 1\nrules: [{ id: a, algorithm: token_bucket, rate: 1, burst: 1 }]\ntraffic: [{ rules: [a], rate: 1 }]\n"
 	for _, tt := range []struct{ name, text, want string }{
 		{"nothing", "", "the file is empty"},
 		{"no YAML", "pods: [", "1:"},
@@ -102,6 +137,22 @@ func TestParse_refuses(t *testing.T) {
 		{"a pause of years", tail + "faults: { pod_pause: [{ at_s: 1, pod: 1, ms: 9e12 }] }\n", "a pause of pod 1"},
 		{"a fault before the start", tail + "faults: { pod_crash: [{ at_s: -5, pod: 1 }] }\n", "a crash of pod 1"},
 		{"a step of years", tail + "faults: { clock_step: [{ at_s: 0.5, ms: 9e12 }] }\n", "a clock step"},
+		{"an unknown fail mode", strings.Replace(tail, "burst: 1", "burst: 1, fail_mode: shut", 1), `fail_mode "shut" is none of open, closed`},
+		{"an allowance of an open rule", strings.Replace(tail, "burst: 1", "burst: 1, closed_allowance: { times: 1 }", 1), "of a rule with fail_mode closed"},
+		{"an allowance of nothing", strings.Replace(tail, "burst: 1", "burst: 1, fail_mode: closed, closed_allowance: { times: 0 }", 1), "closed_allowance.times 0 is not"},
+		{"an allowance finer than a thousandth", strings.Replace(tail, "burst: 1", "burst: 1, fail_mode: closed, closed_allowance: { times: 0.0015 }", 1), "in thousandths"},
+		{"an allowance of no number", strings.Replace(tail, "burst: 1", "burst: 1, fail_mode: closed, closed_allowance: { times: .nan }", 1), "closed_allowance.times NaN"},
+		{"too many shards", "shards: 101\n" + tail, "shards 101 is not from 1 to 100"},
+		{"less than no shards", "shards: -1\n" + tail, "shards -1 is not"},
+		{"a shard of nobody", tail + "faults: { shard_down: [{ at_s: 1, shard: 1, for_s: 1 }] }\n", "shard 1 of 1 down"},
+		{"a shard down for no time", tail + "faults: { shard_down: [{ at_s: 1 }] }\n", "down for 0s"},
+		{"a shard down in no way", tail + "faults: { shard_down: [{ at_s: 1, for_s: 1, how: odd }] }\n", `shard_down: how "odd" is none of refuses, hangs`},
+		{"a shard flapping in no way", tail + "faults: { shard_flap: [{ at_s: 1, how: odd }] }\n", `shard_flap: how "odd"`},
+		{"flaps without end", tail + "faults: { shard_flap: [{ at_s: 1, down_s: 1, up_s: 1, times: 9999999 }] }\n", "flapping 9999999 times"},
+		{"a slow shard that is not", tail + "faults: { shard_slow: [{ at_s: 1, for_s: 1 }] }\n", "is not slow"},
+		{"slow by no number", tail + "faults: { shard_slow: [{ at_s: 1, for_s: 1, times: .nan }] }\n", "slow by NaN times"},
+		{"a restart of nobody", tail + "faults: { shard_restart: [{ at_s: 1, shard: -1 }] }\n", "a restart of shard -1"},
+		{"a failover that loses nothing", tail + "faults: { shard_failover: [{ at_s: 1 }] }\n", "loses 0s"},
 		{"too much", strings.Repeat("#", scenario.MaxBytes+1), "are above"},
 	} {
 		_, err := scenario.Parse("file.yaml", []byte(tt.text))
