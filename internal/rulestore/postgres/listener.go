@@ -55,7 +55,11 @@ func (l *listener) listen(ctx context.Context, connected func()) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() //nolint:contextcheck // ctx has ended by then
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryAfter) // ctx has ended by then
+		defer cancel()
+		_ = conn.Close(closing)
+	}()
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		return err
 	}
