@@ -143,6 +143,42 @@ func testOverrides(t *testing.T, h Harness) {
 	}
 }
 
+// Keys are anything a client sends: long, with NUL, in several parts.
+func testKeys(t *testing.T, h Harness) {
+	h.apply(t, put("a", 10, 0), rulestore.Change{Action: rulestore.ActionPut, Body: json.RawMessage(
+		`{"id":"two","covers_all":true,"identity":["user","route"],"algorithm":"token_bucket","rate":1,"burst":10}`)})
+	long := strings.Repeat("k", 4096)
+	for _, tt := range []struct {
+		rule string
+		key  []string
+	}{
+		{"a", []string{long}}, {"a", []string{long[1:] + "l"}}, {"a", []string{"a\x00b"}}, {"a", []string{"<ü>"}},
+		{"two", []string{"a", "b,c"}}, {"two", []string{"a,b", "c"}},
+	} {
+		body, err := json.Marshal(map[string]any{"rule": tt.rule, "key": tt.key, "burst": 7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.apply(t, rulestore.Change{Action: rulestore.ActionOverride, Body: body}, rulestore.Change{Action: rulestore.ActionReset, Rule: tt.rule, Key: tt.key})
+		if o, err := h.Store.Override(t.Context(), tt.rule, tt.key); err != nil || !slices.Equal(o.Key, tt.key) {
+			t.Errorf("%.20q: got %.20q, %v", tt.key, o.Key, err)
+		}
+		if entries := h.audit(t, rulestore.AuditFilter{Rule: tt.rule, Key: tt.key}); len(entries) != 2 {
+			t.Errorf("%.20q: %d audit rows, want 2", tt.key, len(entries))
+		}
+	}
+	set := h.whole(t)
+	if live, problems := set.Live(); len(live.Overrides) != 6 || len(problems) > 0 {
+		t.Errorf("%d overrides, %v", len(live.Overrides), problems)
+	}
+	body, err := json.Marshal(map[string]any{"rule": "a", "key": long + "k", "burst": 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = h.Store.Apply(t.Context(), by(), rulestore.Change{Action: rulestore.ActionOverride, Body: body})
+	wantCode(t, err, rulestore.Invalid)
+}
+
 func testResets(t *testing.T, h Harness) {
 	made := h.apply(t, put("a", 10, 0))
 	h.apply(t, rulestore.Change{Action: rulestore.ActionReset, Rule: "a", Key: []string{"k"}}, rulestore.Change{Action: rulestore.ActionReset, Key: []string{"k", "l"}})

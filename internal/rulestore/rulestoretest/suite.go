@@ -37,6 +37,7 @@ func Run(t *testing.T, open func(*testing.T) Harness) {
 		"candidates":                           testCandidate,
 		"rollbacks":                            testRollback,
 		"overrides":                            testOverrides,
+		"keys":                                 testKeys,
 		"resets":                               testResets,
 		"refusals":                             testRefusals,
 		"bulks are all or nothing":             testBulk,
