@@ -65,8 +65,10 @@ func TestToward(t *testing.T) {
 	}
 	now := rulestore.Set{
 		Rules: []rulestore.Rule{
-			{ID: "bad", Live: json.RawMessage("junk"), Version: 4}, {ID: "gone", Live: body(t, rule("gone", 1)), Version: 2},
-			{ID: "new-numbers", Live: body(t, rule("new-numbers", 1)), Version: 3}, {ID: "same", Live: body(t, rule("same", 1)), Version: 9},
+			{ID: "bad", Live: json.RawMessage("junk"), Version: 4},
+			{ID: "gone", Live: body(t, rule("gone", 1)), Version: 2},
+			{ID: "new-numbers", Live: body(t, rule("new-numbers", 1)), Version: 3},
+			{ID: "same", Live: body(t, rule("same", 1)), Version: 9},
 		},
 		Overrides: []rulestore.Override{
 			stored(override("gone", "203.0.113.1", 5), 1), stored(override("same", "203.0.113.2", 5), 6), stored(override("same", "203.0.113.3", 5), 7),
@@ -88,8 +90,11 @@ func TestToward(t *testing.T) {
 		return out
 	}
 	kept := []step{
-		{rulestore.ActionPut, "new-numbers", 3}, {rulestore.ActionPut, "more", 0}, {rulestore.ActionPut, "bad", 4},
-		{rulestore.ActionOverride, "same", 6}, {rulestore.ActionOverride, "more", 0},
+		{rulestore.ActionPut, "new-numbers", 3},
+		{rulestore.ActionPut, "more", 0},
+		{rulestore.ActionPut, "bad", 4},
+		{rulestore.ActionOverride, "same", 6},
+		{rulestore.ActionOverride, "more", 0},
 	}
 	plan, err := now.Toward(want, false)
 	if err != nil || !slices.Equal(steps(plan), kept) || plan.ExtraRules != 1 || plan.ExtraOverrides != 2 {

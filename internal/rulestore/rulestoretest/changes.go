@@ -152,8 +152,12 @@ func testKeys(t *testing.T, h Harness) {
 		rule string
 		key  []string
 	}{
-		{"a", []string{long}}, {"a", []string{long[1:] + "l"}}, {"a", []string{"a\x00b"}}, {"a", []string{"<ü>"}},
-		{"two", []string{"a", "b,c"}}, {"two", []string{"a,b", "c"}},
+		{"a", []string{long}},
+		{"a", []string{long[1:] + "l"}},
+		{"a", []string{"a\x00b"}},
+		{"a", []string{"<ü>"}},
+		{"two", []string{"a", "b,c"}},
+		{"two", []string{"a,b", "c"}},
 	} {
 		body, err := json.Marshal(map[string]any{"rule": tt.rule, "key": tt.key, "burst": 7})
 		if err != nil {
