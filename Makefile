@@ -12,8 +12,9 @@ run: ## start the service on the embedded store
 	exec bin/tallygate serve
 
 .PHONY: test
-test: ## all tests, with Redis, race detector, shuffled
+test: ## all tests, with Redis, PostgreSQL, race detector, shuffled
 	scripts/install-redis.sh
+	scripts/install-postgres.sh
 	scripts/install-promtool.sh
 	$(GO) test -race -shuffle=on -bench . -benchtime 1x ./...
 	$(GO) test -count=1 -timeout 8m ./internal/faults -faults short
@@ -27,6 +28,11 @@ test-faults: ## the fault suite alone, with its long faults
 test-redis: ## only the tests that start Redis servers
 	scripts/install-redis.sh
 	$(GO) test -race -shuffle=on -count=1 $$(scripts/packages-importing.sh internal/redistest)
+
+.PHONY: test-postgres
+test-postgres: ## only the tests that start PostgreSQL
+	scripts/install-postgres.sh
+	$(GO) test -race -shuffle=on -count=1 $$(scripts/packages-importing.sh internal/pgtest)
 
 .PHONY: bench
 bench: ## yardsticks and ours side by side

@@ -27,7 +27,7 @@ const (
 
 // startAdmin starts the listener for operators and returns how to stop it. Its
 // goroutine ends with stop.
-func (m *Main) startAdmin(ctx context.Context, v *values, limiter *tallygate.Limiter, log *slog.Logger, stdout io.Writer) (stop func(), err error) {
+func (m *Main) startAdmin(ctx context.Context, v *values, limiter *tallygate.Limiter, srv *server.Server, log *slog.Logger, stdout io.Writer) (stop func(), err error) {
 	address := v.String("admin")
 	if address == "" {
 		return func() {}, nil
@@ -44,6 +44,7 @@ func (m *Main) startAdmin(ctx context.Context, v *values, limiter *tallygate.Lim
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
 		metrics.NewCollector(limiter),
+		metrics.NewShedCollector(srv.Shed),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)

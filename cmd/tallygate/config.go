@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 
@@ -69,12 +70,15 @@ func (v *values) masked(s *setting) string {
 	}
 }
 
-// maskURL hides the password in a URL.
+// maskURL hides the passwords in a URL: before the host, and in parameters such
+// as PostgreSQL's.
 func maskURL(value string) string {
 	scheme, rest, ok := strings.Cut(value, "://")
 	if !ok {
 		return value
 	}
+	rest = regexp.MustCompile(`(?i)([?&][^=&]*password)=[^&]*`).ReplaceAllString(rest, "$1=***")
+	value = scheme + "://" + rest
 	at := strings.LastIndexByte(rest, '@')
 	if at < 0 {
 		return value

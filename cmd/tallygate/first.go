@@ -14,12 +14,12 @@ import (
 func (m *Main) announce(v *values, addr net.Addr, snapshot *rules.Snapshot, first bool, out io.Writer) {
 	base := "http://" + reachable(addr)
 	_, _ = fmt.Fprintf(out, "tallygate answers on %s (store %s, %s from %s)\n",
-		base, maskURL(v.String("store")), count(len(snapshot.Rules()), "rule"), v.String("rules"))
+		base, maskURL(v.String("store")), count(len(snapshot.Rules()), "rule"), maskURL(v.String("rules")))
 	if !first {
 		return
 	}
-	_, _ = fmt.Fprintf(out, "\nThere were no rules, so example rules are in %s now; changes to it apply within a second. Try:\n\n",
-		strings.TrimPrefix(v.String("rules"), "file:"))
+	_, _ = fmt.Fprintf(out, "\nThere were no rules, so example rules are in %s now. tallygate rules list shows them, and what\n"+
+		"tallygate rules apply FILE changes applies within a second. Try:\n\n", strings.TrimPrefix(v.String("rules"), sqliteScheme))
 	for _, body := range examples(snapshot) {
 		_, _ = fmt.Fprintf(out, "  curl -s %s/v1/ratelimit:check -d '%s'\n", base, body)
 	}

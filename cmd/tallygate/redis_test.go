@@ -11,10 +11,16 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/pgtest"
 	"github.com/tallygate/tallygate/internal/redistest"
 )
 
-func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(redis{m})) }
+
+// redis runs the tests with the Redis servers they share.
+type redis struct{ *testing.M }
+
+func (r redis) Run() int { return redistest.Main(r.M) }
 
 // patient is the deadline of tests of counts: 5 ms are soon over on a busy
 // machine, and an open rule then lets requests pass.

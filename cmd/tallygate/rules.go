@@ -11,7 +11,7 @@ import (
 	"github.com/tallygate/tallygate/rules/yaml"
 )
 
-func (m *Main) rulesCommand() *cobra.Command {
+func (m *Main) rulesCommand(env []string) *cobra.Command {
 	group := &cobra.Command{Use: "rules", Short: "Rules", Args: noArgs, RunE: help}
 	lint := &cobra.Command{
 		Use:   "lint FILE",
@@ -29,6 +29,7 @@ func (m *Main) rulesCommand() *cobra.Command {
 	}
 	addOutput(lint)
 	group.AddCommand(lint)
+	group.AddCommand(m.recordCommands(env)...)
 	return group
 }
 

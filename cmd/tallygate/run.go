@@ -95,7 +95,7 @@ func (m *Main) command(env []string) *cobra.Command {
 		m.serveCommand(env),
 		checkCommand(env),
 		loadCommand(),
-		m.rulesCommand(),
+		m.rulesCommand(env),
 		configCommand(env),
 		simulateCommand(),
 		storeCommand(env),

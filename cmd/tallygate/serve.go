@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,15 +17,14 @@ import (
 	"github.com/tallygate/tallygate/internal/headers"
 	"github.com/tallygate/tallygate/internal/server"
 	"github.com/tallygate/tallygate/rules"
-	"github.com/tallygate/tallygate/rules/yaml"
 )
 
 func (m *Main) serveCommand(env []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Answer checks over HTTP",
-		Long: "Answer checks over HTTP. Without settings: counts in this process, rules in ./rules.yaml, which is\n" +
-			"written with examples if it is not there.\n\n" +
+		Long: "Answer checks over HTTP. Without settings: counts in this process, rules in the database ./tallygate.db,\n" +
+			"which is made if it is not there: with the rules of ./rules.yaml, or with examples.\n\n" +
 			"Every flag is also an environment variable (--store-deadline: TALLYGATE_STORE_DEADLINE) and a line of\n" +
 			"tallygate.yaml (store_deadline: 5ms). Flags win over the environment, that over the file.\n" +
 			"Secrets are no flags: TALLYGATE_STORE_PASSWORD, TALLYGATE_KEY_HASH, or a file named by the same with _FILE.\n\n" +
@@ -49,19 +47,9 @@ func (m *Main) serveCommand(env []string) *cobra.Command {
 func (m *Main) serve(ctx context.Context, v *values, stdout, stderr io.Writer) (err error) {
 	pod := podID(v)
 	log := newLog(v, pod, stderr)
-	path := strings.TrimPrefix(v.String("rules"), "file:")
-	first := v.origin["rules"] == "default" && missing(path)
-	if first {
-		if err := os.WriteFile(path, yaml.Example(), 0o644); err != nil { //nolint:gosec // rules are no secret
-			return fmt.Errorf("writing example rules: %w", err)
-		}
-	}
-	watcher, err := rules.NewWatcher(rules.WatcherConfig{Source: yaml.File(path), Log: log})
+	watcher, err := m.watchRules(ctx, v, log)
 	if err != nil {
 		return fmt.Errorf("rules: %w", err)
-	}
-	if err := watcher.Start(ctx); err != nil {
-		return fmt.Errorf("rules: %w", errors.Join(err, watcher.Close()))
 	}
 	defer func() { err = errors.Join(err, watcher.Close()) }()
 
@@ -71,7 +59,7 @@ func (m *Main) serve(ctx context.Context, v *values, stdout, stderr io.Writer) (
 	}
 	defer func() { err = errors.Join(err, closer.Close()) }()
 
-	limiter, err := tallygate.New(tallygate.Config{Rules: watcher, Store: counts, Deadline: v.Duration("store-deadline"), Now: m.Now, Log: log})
+	limiter, err := tallygate.New(tallygate.Config{Rules: watcher.Watcher, Store: counts, Deadline: v.Duration("store-deadline"), Now: m.Now, Log: log})
 	if err != nil {
 		return err
 	}
@@ -91,13 +79,13 @@ func (m *Main) serve(ctx context.Context, v *values, stdout, stderr io.Writer) (
 	if err != nil {
 		return err
 	}
-	stopAdmin, err := m.startAdmin(ctx, v, limiter, log, stdout)
+	stopAdmin, err := m.startAdmin(ctx, v, limiter, srv, log, stdout)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	defer stopAdmin() // last of all listeners, so that a stop can be watched
-	m.announce(v, listener.Addr(), watcher.Snapshot(), first, stdout)
-	return m.run(ctx, srv, listener, watcher, log)
+	m.announce(v, listener.Addr(), watcher.Snapshot(), watcher.first, stdout)
+	return m.run(ctx, srv, listener, watcher.Watcher, log)
 }
 
 // newServer makes the HTTP server of the settings.

@@ -44,10 +44,10 @@ func TestFirstStart(t *testing.T) {
 			}
 		}
 	}
-	if code, stdout, _ := run(t, nil, "rules", "lint", "rules.yaml"); code != 0 {
-		t.Errorf("the example rules do not lint: %s", stdout)
+	if code, stdout, stderr := run(t, nil, "rules", "list"); code != 0 || strings.Count(stdout, "\n") != 5 {
+		t.Errorf("rules list: exit %d\n%s%s", code, stdout, stderr)
 	}
-	if again := serveAt(t); strings.Contains(again.stdout.String(), "curl") || !strings.Contains(again.stdout.String(), "4 rules from file:rules.yaml") {
+	if again := serveAt(t); strings.Contains(again.stdout.String(), "curl") || !strings.Contains(again.stdout.String(), "4 rules from sqlite:tallygate.db") {
 		t.Errorf("second start:\n%s", again.stdout)
 	}
 }

@@ -17,7 +17,6 @@ import (
 
 	"github.com/tallygate/tallygate/redisstore"
 	"github.com/tallygate/tallygate/rules"
-	"github.com/tallygate/tallygate/rules/yaml"
 	"github.com/tallygate/tallygate/store"
 )
 
@@ -290,11 +289,11 @@ func bucketOf(cmd *cobra.Command, v *values, parts []string) (store.Bucket, erro
 		return store.Bucket{}, usagef("a value of the key is empty")
 	}
 	b := store.Bucket{Domain: domain, Rule: cmp.Or(id, anyRule), Key: rules.Key(parts)}
-	path := strings.TrimPrefix(v.String("rules"), "file:")
-	if id == "" || v.origin["rules"] == "default" && missing(path) {
+	where := v.String("rules")
+	if id == "" || v.origin["rules"] == "default" && missing(strings.TrimPrefix(where, sqliteScheme)) {
 		return b, nil
 	}
-	set, problems, _, err := yaml.File(path).Load(cmd.Context())
+	set, problems, err := readRules(cmd.Context(), where)
 	if err != nil {
 		return b, fmt.Errorf("rules: %w", errors.Join(err, problems))
 	}
@@ -305,7 +304,7 @@ func bucketOf(cmd *cobra.Command, v *values, parts []string) (store.Bucket, erro
 		for _, c := range snapshot.Rules() {
 			ids = append(ids, c.ID())
 		}
-		return b, usagef("--rule: there is no rule %q in %s%s", id, path, didYouMean(id, ids))
+		return b, usagef("--rule: there is no rule %q in %s%s", id, maskURL(where), didYouMean(id, ids))
 	}
 	if cmd.Flags().Changed("domain") && domain != rule.Domain() {
 		return b, usagef("--rule %s is of domain %q, not %q", id, rule.Domain(), domain)

@@ -32,7 +32,8 @@ type commands uint8
 const (
 	serving commands = 1 << iota
 	checking
-	looking // at the store
+	looking   // at the store
+	governing // rules list, apply and the like
 
 	nowhere commands = 0
 )
@@ -42,7 +43,7 @@ func settings() []setting {
 	return []setting{
 		{name: "http", fallback: ":8080", flag: serving, valid: address, help: "address of the check API and health"},
 		{name: "admin", fallback: "127.0.0.1:8090", flag: serving, valid: loopback, help: "address of /metrics for operators, on this machine only; empty for none"},
-		{name: "rules", fallback: "file:rules.yaml", flag: serving | looking, valid: rulesURL, help: "where the rules are: file:PATH"},
+		{name: "rules", fallback: "sqlite:tallygate.db", flag: serving | looking | governing, valid: rulesURL, help: "where the rules are: sqlite:PATH, postgres://user@host/database, file:PATH"},
 		{name: "pod-id", flag: serving, valid: atMostBytes(256), help: "name of this pod, in logs and among those that share the store (default the host's name and a random suffix)"},
 		{name: "pods", fallback: "0", flag: serving, valid: wholeWithin(0, 1e5), help: "how many pods share the store; 0 counts those that live"},
 
@@ -106,13 +107,6 @@ func loopback(value string) error {
 		return nil
 	}
 	return notLoopback(value)
-}
-
-func rulesURL(value string) error {
-	if path, ok := strings.CutPrefix(value, "file:"); !ok || path == "" {
-		return fmt.Errorf("%q is not file:PATH", value)
-	}
-	return nil
 }
 
 func storeURL(value string) error {

@@ -43,6 +43,12 @@ func rooms() []namedRoom {
 		// The figures, for who wants them.
 		{"metrics", room{house: []string{root}, outside: []string{"github.com/prometheus/client_golang"}}},
 
+		// The rules of record: the contract, what both databases share, each of them.
+		{"internal/rulestore", room{house: []string{"identity", "rules"}}},
+		{"internal/rulestore/sqldb", room{house: []string{"internal/rulestore"}}},
+		{"internal/rulestore/sqlite", room{house: []string{"internal/rulestore/sqldb"}, outside: []string{"github.com/pressly/goose/v3", "modernc.org/sqlite"}}},
+		{"internal/rulestore/postgres", room{house: []string{"internal/rulestore/sqldb"}, outside: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3"}}},
+
 		// The server.
 		{"internal/server", room{house: []string{root, "limit", "store", "rules", "internal/headers"}}},
 
@@ -52,7 +58,7 @@ func rooms() []namedRoom {
 		{"internal/sim/scenarios", room{}},
 
 		{"cmd/tallygate", room{
-			house: []string{root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/server", "internal/sim", "internal/sim/scenario", "internal/sim/scenarios", "internal/spelling"},
+			house: []string{root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/rulestore", "internal/rulestore/postgres", "internal/rulestore/sqldb", "internal/rulestore/sqlite", "internal/server", "internal/sim", "internal/sim/scenario", "internal/sim/scenarios", "internal/spelling"},
 			outside: []string{
 				"github.com/goccy/go-yaml",
 				"github.com/knadh/koanf/v2",
@@ -63,6 +69,8 @@ func rooms() []namedRoom {
 
 		// Tests and their help: no code of the house imports these.
 		{"internal/redistest", room{}},
+		{"internal/pgtest", room{}},
+		{"internal/rulestore/rulestoretest", room{house: []string{"rules", "internal/rulestore", "internal/rulestore/sqldb"}, outside: []string{"pgregory.net/rapid"}}},
 		{"internal/arch", room{}},
 		{"internal/bench", room{}},
 		{"internal/openloop", room{}},

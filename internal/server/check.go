@@ -40,6 +40,7 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request) {
 	}
 	if s.inflight.Add(1) > s.maxInflight {
 		s.inflight.Add(-1)
+		s.shed.Add(1)
 		s.writeProblem(w, &tallygate.Error{
 			Code:    codeOverloaded,
 			Message: fmt.Sprintf("more than %d checks are in flight", s.maxInflight),

@@ -75,6 +75,7 @@ type Server struct {
 	http        *http.Server
 
 	inflight  atomic.Int64
+	shed      atomic.Int64
 	draining  atomic.Bool
 	exchanges sync.Pool
 	// contentJSON is one header value for all answers, so that none allocates it.
@@ -131,6 +132,9 @@ func newHTTP(h http.Handler, log *slog.Logger) *http.Server {
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 }
+
+// Shed returns how many requests were refused since too many were under way.
+func (s *Server) Shed() int64 { return s.shed.Load() }
 
 // Handler returns all endpoints, without a listener.
 func (s *Server) Handler() http.Handler {

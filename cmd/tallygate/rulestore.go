@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/rulestore"
+	"github.com/tallygate/tallygate/internal/rulestore/postgres"
+	"github.com/tallygate/tallygate/internal/rulestore/sqldb"
+	"github.com/tallygate/tallygate/internal/rulestore/sqlite"
+	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/rules/yaml"
+)
+
+// The forms of the setting rules.
+const (
+	fileScheme   = "file:"
+	sqliteScheme = "sqlite:"
+	// legacyFile is the rules file of earlier versions in the working folder, taken
+	// over once.
+	legacyFile = "rules.yaml"
+)
+
+// resyncEvery is how often a pod asks PostgreSQL what changed, give or take a
+// tenth, so that pods that start together do not ask together.
+const resyncEvery = 5 * time.Second
+
+// ruleStore is an open database of rules.
+type ruleStore struct {
+	*sqldb.DB
+	close func() error
+}
+
+// openRuleStore opens the database that a setting names.
+func openRuleStore(ctx context.Context, where string, now func() time.Time, log *slog.Logger) (*ruleStore, error) {
+	if path, ok := strings.CutPrefix(where, sqliteScheme); ok {
+		s, err := sqlite.Open(ctx, sqlite.Config{Path: path, Now: now})
+		if err != nil {
+			return nil, err
+		}
+		return &ruleStore{s.DB, s.Close}, nil
+	}
+	s, err := postgres.Open(ctx, postgres.Config{URL: where, Now: now, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	return &ruleStore{s.DB, s.Close}, nil
+}
+
+// readRules reads the rules of a setting once, for a command that only looks.
+func readRules(ctx context.Context, where string) (rules.Set, rules.Problems, error) {
+	if path, ok := strings.CutPrefix(where, fileScheme); ok {
+		set, problems, _, err := yaml.File(path).Load(ctx)
+		return set, problems, err
+	}
+	if path, ok := strings.CutPrefix(where, sqliteScheme); ok && missing(path) {
+		return rules.Set{}, nil, fmt.Errorf("there is no database %s (--rules names another)", path)
+	}
+	store, err := openRuleStore(ctx, where, time.Now, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return rules.Set{}, nil, err
+	}
+	all, err := store.Whole(ctx)
+	if err = errors.Join(err, store.close()); err != nil {
+		return rules.Set{}, nil, err
+	}
+	set, problems := all.Live()
+	return set, problems, nil
+}
+
+// followed is a watcher and what feeds it.
+type followed struct {
+	*rules.Watcher
+	// first says that there were no rules and there are examples now.
+	first bool
+	stop  func() error
+}
+
+// Close stops following.
+func (f *followed) Close() error { return f.stop() }
+
+// watchRules starts to follow the rules of the settings.
+func (m *Main) watchRules(ctx context.Context, v *values, log *slog.Logger) (*followed, error) {
+	where := v.String("rules")
+	if path, ok := strings.CutPrefix(where, fileScheme); ok {
+		w, err := startWatcher(ctx, yaml.File(path), 0, log)
+		if err != nil {
+			return nil, err
+		}
+		return &followed{Watcher: w, stop: w.Close}, nil
+	}
+	store, err := openRuleStore(ctx, where, m.now, log)
+	if err != nil {
+		return nil, err
+	}
+	first := false
+	if v.origin["rules"] == "default" {
+		if first, err = firstRules(ctx, store, log); err != nil {
+			return nil, errors.Join(err, store.close())
+		}
+	}
+	source := rulestore.NewSource(rulestore.SourceConfig{Reader: store, Log: log})
+	every := rules.DefaultEvery
+	if !strings.HasPrefix(where, sqliteScheme) {
+		every = time.Duration(float64(resyncEvery) * (0.9 + 0.2*rand.Float64()))
+	}
+	w, err := startWatcher(ctx, source, every, log)
+	if err != nil {
+		return nil, errors.Join(err, store.close())
+	}
+	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var hints sync.WaitGroup
+	hints.Go(func() { rulestore.Follow(following, store, source, w.Reload) })
+	return &followed{Watcher: w, first: first, stop: func() error {
+		cancel()
+		hints.Wait()
+		return errors.Join(w.Close(), store.close())
+	}}, nil
+}
+
+func startWatcher(ctx context.Context, source rules.Source, every time.Duration, log *slog.Logger) (*rules.Watcher, error) {
+	w, err := rules.NewWatcher(rules.WatcherConfig{Source: source, Every: every, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Start(ctx); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+// firstRules fills a database in which nothing ever was: from the rules file of an
+// earlier version, or with examples. A faulty file stops the start: what was left
+// out of it now would never come.
+func firstRules(ctx context.Context, store *ruleStore, log *slog.Logger) (examples bool, err error) {
+	now, err := store.Whole(ctx)
+	if err != nil || now.Revision > 0 {
+		return false, err
+	}
+	by := rulestore.Author{Who: "tallygate serve", Why: "imported from " + legacyFile}
+	var set rules.Set
+	if missing(legacyFile) {
+		examples, by.Why = true, "examples of a first start"
+		set, _ = yaml.Parse(yaml.Example())
+	} else {
+		var problems rules.Problems
+		set, problems, _, err = yaml.File(legacyFile).Load(ctx)
+		if err == nil {
+			err = problems.Err()
+		}
+		if err != nil {
+			return false, fmt.Errorf("%s cannot be imported; mend it (tallygate rules lint %s), move it away, or go on using it with --rules file:%s: %w", legacyFile, legacyFile, legacyFile, err)
+		}
+	}
+	plan, err := now.Toward(set, false)
+	if err != nil || len(plan.Steps) == 0 {
+		return false, err
+	}
+	_, err = store.Apply(ctx, by, plan.Changes()...)
+	if rulestore.CodeOf(err) == rulestore.Conflict {
+		return false, nil // another process that starts now was first
+	}
+	if err == nil && !examples {
+		log.Info("rules imported once; from now on the database counts, not the file",
+			"file", legacyFile, "rules", len(set.Rules), "overrides", len(set.Overrides))
+	}
+	return examples, err
+}
+
+// rulesURL checks the setting rules.
+func rulesURL(value string) error {
+	for _, scheme := range []string{sqliteScheme, fileScheme, "postgres://", "postgresql://"} {
+		if rest, ok := strings.CutPrefix(value, scheme); ok && rest != "" {
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is none of sqlite:PATH, file:PATH, postgres://…", maskURL(value))
+}

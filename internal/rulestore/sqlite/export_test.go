@@ -1,0 +1,4 @@
+package sqlite
+
+// Name is what the driver calls a file by.
+var Name = name
