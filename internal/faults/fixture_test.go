@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	if *suite != "" {
 		hurry()
 		deadline = fitDeadline()
-		fmt.Printf("a check waits for the store for %s here\n", deadline)
+		_, _ = fmt.Fprintf(os.Stderr, "a check waits for the store for %s here\n", deadline)
 	}
 	os.Exit(redistest.Main(m))
 }
