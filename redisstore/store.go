@@ -77,6 +77,11 @@ func newStore(ctx context.Context, conf Config, text script) (*Store, error) {
 	return s, nil
 }
 
+// firstDial is how long the first connection may take, a TLS handshake included:
+// nobody waits for it as for a check, and a wrong certificate must not pass for a
+// server that is away.
+const firstDial = 2 * time.Second
+
 // connect finds out what the servers are: a cluster if one of them says so.
 func (s *Store) connect(ctx context.Context) error {
 	if s.options.Sentinel.MasterSet != "" {
@@ -84,7 +89,9 @@ func (s *Store) connect(ctx context.Context) error {
 	}
 	var failed error
 	for _, addr := range s.options.InitAddress {
-		s.topology.seed(addr)
+		first := s.options
+		first.Dialer.Timeout = firstDial
+		s.topology.seeds[addr] = newNode(first, addr)
 	}
 	for _, addr := range s.options.InitAddress {
 		if ctx.Err() != nil {

@@ -52,12 +52,18 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
+// runFor is how long a command of a test may run: a server that should have refused
+// to start would run for ever.
+const runFor = time.Minute
+
 // run runs a command to its end.
 func run(t testing.TB, env []string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs buffer
 	m := &tallygate.Main{}
-	code = m.Run(t.Context(), args, strings.NewReader(""), &out, &errs, env)
+	ctx, cancel := context.WithTimeout(t.Context(), runFor)
+	defer cancel()
+	code = m.Run(ctx, args, strings.NewReader(""), &out, &errs, env)
 	return code, out.String(), errs.String()
 }
 

@@ -62,15 +62,22 @@ func connect(ctx context.Context, log *slog.Logger, open func(context.Context) (
 		defer close(l.done)
 		pause := time.NewTicker(connectEvery)
 		defer pause.Stop()
+		told := ""
 		for {
 			select {
 			case <-background.Done():
 				return
 			case <-pause.C:
 			}
-			if err := l.try(background, connectEvery, open); err == nil {
+			err := l.try(background, connectEvery, open)
+			if err == nil {
 				log.Info("the store can be reached")
 				return
+			}
+			// It was away and is there now, and something else is wrong.
+			if !unreachable(err) && err.Error() != told {
+				told = err.Error()
+				log.Error("the store cannot be used; it is tried again every second", "error", err)
 			}
 		}
 	}()
