@@ -11,7 +11,7 @@ import (
 // TestAgree: the script and the slow model give the same answers to the same
 // random histories, leases included.
 func TestAgree(t *testing.T) {
-	ops := 120_000
+	ops := 60_000
 	if testing.Short() {
 		ops = 5_000
 	}
