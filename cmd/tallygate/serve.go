@@ -77,7 +77,7 @@ func (m *Main) serve(ctx context.Context, v *values, stdout, stderr io.Writer) (
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", v.String("http"))
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; --http (TALLYGATE_HTTP) sets another address", err)
 	}
 	stopAdmin, err := m.startAdmin(ctx, v, limiter, srv, log, stdout)
 	if err != nil {
