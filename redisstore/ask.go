@@ -96,11 +96,17 @@ func (s *Store) slot(c *call) int {
 func (s *Store) follow(from *shard, o *outcome, slot int) (*shard, bool) {
 	switch o.class {
 	case again:
-		return from, true
-	case moved:
-		return s.topology.moved(slot, address(redirect(o.err), from.addr)), true
-	case asks:
-		return s.topology.at(address(redirect(o.err), from.addr)), true
+		return nil, true
+	case moved, asks:
+		addr := redirect(o.err)
+		if addr == "" {
+			s.topology.kick()
+			return nil, false
+		}
+		if o.class == moved {
+			return s.topology.moved(slot, address(addr, from.addr)), true
+		}
+		return s.topology.at(address(addr, from.addr)), true
 	case apart:
 		time.Sleep(routineWait)
 		return from, true

@@ -48,11 +48,15 @@ func (b *beat) judge(now, read int64, found bool) breaker.Finding {
 
 // read asks the server for the beat.
 func (b *beat) read(client rueidis.Client, pod string) (n int64, found bool, err error) {
-	n, err = client.Do(context.Background(), client.B().Arbitrary("GET").Keys(b.key(pod)).Build()).AsInt64()
-	if rueidis.IsRedisNil(err) {
-		return 0, false, nil
+	text, err := client.Do(context.Background(), client.B().Arbitrary("GET").Keys(b.key(pod)).Build()).ToString()
+	if rueidis.IsRedisNil(err) || code(err) == "WRONGTYPE" {
+		return 0, false, nil // what is not ours is not the beat
 	}
-	return n, err == nil, err
+	if err != nil {
+		return 0, false, err
+	}
+	n, err = strconv.ParseInt(text, 10, 64)
+	return n, err == nil, nil
 }
 
 var (

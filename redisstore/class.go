@@ -60,7 +60,7 @@ func sort(err error) class {
 	}
 	switch word := code(err); word {
 	case "":
-		if errors.Is(err, errReply) {
+		if errors.Is(err, errReply) || rueidis.IsParseErr(err) {
 			return wrong
 		}
 		if notDialled(err) {

@@ -35,19 +35,22 @@ type lane struct {
 	work    sync.WaitGroup
 }
 
-// add queues a call; false if too many wait, or nothing is sent any more.
-func (l *lane) add(c *call) bool {
+// add queues a call. It fails if too many wait, or nothing is sent any more.
+func (l *lane) add(c *call) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || len(l.queue) >= l.bound && !l.sweep() {
-		return false
+	if l.closed {
+		return errClosed
+	}
+	if len(l.queue) >= l.bound && !l.sweep() {
+		return errQueue
 	}
 	l.queue = append(l.queue, c)
 	if l.running < l.workers {
 		l.running++
 		l.work.Go(l.run)
 	}
-	return true
+	return nil
 }
 
 // sweep drops the calls whose callers have left. It reports whether there were any.
@@ -57,7 +60,8 @@ func (l *lane) sweep() bool {
 	return len(l.queue) < before
 }
 
-// take returns the calls to go out next, nil when none wait: then a worker ends.
+// take returns the calls to go out next, nil when none wait: then a worker ends. All
+// of them wait for the same number of replicas.
 func (l *lane) take(batch []*call) []*call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,6 +69,12 @@ func (l *lane) take(batch []*call) []*call {
 	if n == 0 {
 		l.running--
 		return nil
+	}
+	for i, c := range l.queue[:n] {
+		if c.replicas != l.queue[0].replicas {
+			n = i
+			break
+		}
 	}
 	batch = append(batch[:0], l.queue[:n]...)
 	l.queue = slices.Delete(l.queue, 0, n)
@@ -107,16 +117,16 @@ func (l *lane) serve(batch []*call) {
 	if len(batch) == 0 {
 		return
 	}
-	unknown := l.send(client, batch, false)
+	unknown := l.send(client, batch, epoch, false)
 	if len(unknown) > 0 { // a server that never saw the script: new, restarted or promoted
-		l.send(client, unknown, true)
+		l.send(client, unknown, epoch, true)
 	}
 }
 
 // send sends calls in one pipeline, the first with the script's text if so, all
 // others by its name, which the server then knows, and hands out the outcomes. It
 // returns those that must be sent again with the text.
-func (l *lane) send(client rueidis.Client, calls []*call, text bool) (unknown []*call) {
+func (l *lane) send(client rueidis.Client, calls []*call, epoch uint32, text bool) (unknown []*call) {
 	commands := make([]rueidis.Completed, 0, len(calls)+1)
 	replicas := 0
 	var until time.Time
@@ -139,7 +149,7 @@ func (l *lane) send(client rueidis.Client, calls []*call, text bool) (unknown []
 	} else {
 		results = client.DoMulti(context.Background(), commands...)
 	}
-	forgot := l.shard.forgot(client)
+	forgot := l.shard.forgot(client, epoch)
 	have := int64(0)
 	if replicas > 0 {
 		have, _ = results[len(results)-1].AsInt64() // 0 where that failed

@@ -59,16 +59,16 @@ func (s *Store) Primaries() []Node {
 	for _, h := range shards {
 		n := Node{Addr: h.addr, Slots: counts[h]}
 		if s.bySlot {
-			n.ID, n.Replicas = h.id, h.replicaAddrs()
+			n.ID, n.Replicas = h.named()
 		}
 		nodes = append(nodes, n)
 	}
 	return nodes
 }
 
-// replicaAddrs are the shard's replicas as of the last view.
-func (h *shard) replicaAddrs() []string {
+// named is the shard's id and its replicas as of the last view.
+func (h *shard) named() (id string, replicas []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Clone(h.replicas)
+	return h.id, slices.Clone(h.replicas)
 }

@@ -35,8 +35,10 @@ type shard struct {
 	breaker breaker.Breaker
 	hold    breaker.Hold
 	marks   beat
-	// replicas are the addresses of its replicas, as of the last view.
+	// replicas are the addresses of its replicas, as of the last view; viewed says that
+	// there was one.
 	replicas []string
+	viewed   bool
 	// suspect says that the shard may have lost spends and its beat must be read
 	// before it is believed; dials is how many connections were made when it was.
 	suspect bool
@@ -77,18 +79,32 @@ func (h *shard) ask(ctx context.Context, c *call, deadline time.Time) (o outcome
 	}
 	lane := h.fast
 	if c.replicas > 0 {
+		if h.lacks(c.replicas) {
+			return outcome{class: doubted, err: errReplicas}, 0
+		}
 		lane = h.slow
 	}
 	c.until = deadline
 	c.timer.Reset(time.Until(deadline))
-	if lane.add(c) {
+	if err := lane.add(c); err == nil {
 		o = c.wait(ctx, deadline)
 	} else {
-		o = outcome{class: unsent, err: errQueue}
+		o = outcome{class: unsent, err: err}
+		if errors.Is(err, errClosed) {
+			o.class = again // it owns nothing any more: who does is asked
+		}
 	}
 	o.patient = lane == h.slow
 	h.note(ctx, &o, now, p)
 	return o, 0
+}
+
+// lacks reports whether the shard is known to have fewer replicas: a call that waits
+// for them would keep those behind it waiting in vain.
+func (h *shard) lacks(replicas int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.viewed && replicas > len(h.replicas)
 }
 
 // note takes what became of a call, asked for at askedNS, to the breaker. A caller
@@ -190,11 +206,11 @@ func (h *shard) found(f breaker.Finding) {
 	h.marks.acked = 0 // what is missing was noticed
 }
 
-// forgot reports whether a connection was made under a batch and what is behind it
-// had lost spends: answers to rules that fail closed are then not believed.
-func (h *shard) forgot(client rueidis.Client) bool {
-	before := h.epoch.Load()
-	return h.reassure(client) != nil || h.epoch.Load() != before
+// forgot reports whether the shard was found to have lost spends since epoch, by this
+// batch, whose connection may be a new one, or by another: answers to rules that fail
+// closed are then not believed.
+func (h *shard) forgot(client rueidis.Client, epoch uint32) bool {
+	return h.reassure(client) != nil || h.epoch.Load() != epoch
 }
 
 // refuses reports whether one of ops must not be answered, since the shard has lost

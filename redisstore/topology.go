@@ -28,6 +28,9 @@ const (
 	// view with the latest epoch counts.
 	refreshWithin = 300 * time.Millisecond
 	refreshAsk    = 3
+	// believeOlder is how many times in a row none of them knows of the last epoch
+	// before what they say counts all the same.
+	believeOlder = 5
 )
 
 // topology knows which shard owns a slot. A cluster is asked from time to time, and
@@ -45,6 +48,9 @@ type topology struct {
 	// seeds are servers that own no slots: replicas, and what the settings name.
 	seeds map[string]*node
 	epoch int64
+	// older is how many views in a row were of an earlier epoch.
+	older  int
+	closed bool
 }
 
 func newTopology(s *Store) *topology {
@@ -92,7 +98,16 @@ func (t *topology) kick() {
 
 // moved takes in a redirection of a slot for good, and returns where to.
 func (t *topology) moved(slot int, addr string) *shard {
-	h := t.at(addr)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var marks beat
+	if before := t.owners[slot].Load(); before != nil && before.addr != addr {
+		// Where it has taken over from that one, what was written there last must be here.
+		before.mu.Lock()
+		marks = before.marks
+		before.mu.Unlock()
+	}
+	h := t.atLocked(addr, marks)
 	t.owners[slot].Store(h)
 	t.kick()
 	return h
@@ -103,12 +118,21 @@ func (t *topology) moved(slot int, addr string) *shard {
 func (t *topology) at(addr string) *shard {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.atLocked(addr, beat{})
+}
+
+// atLocked is at with the beat of the shard it may follow; mu is held.
+func (t *topology) atLocked(addr string, marks beat) *shard {
 	for _, h := range t.known {
 		if h.addr == addr {
 			return h
 		}
 	}
-	h := newShard(t.store, addr, addr, beat{})
+	h := newShard(t.store, addr, addr, marks)
+	if t.closed {
+		h.fast.closed, h.slow.closed = true, true // nobody would close it
+		return h
+	}
 	t.known[addr] = h
 	return h
 }
@@ -307,10 +331,17 @@ func address(addr, asked string) string {
 func (t *topology) adopt(v view) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if v.epoch < t.epoch || len(v.ranges) == 0 {
+	if len(v.ranges) == 0 {
 		return // or one server that was reset would end the asking of all others
 	}
-	t.epoch = v.epoch
+	if v.epoch < t.epoch {
+		// One that is cut off, or a cluster that was made anew: then all say so.
+		if t.older++; t.older < believeOlder || v.owned() < slots {
+			return
+		}
+		t.store.conf.Log.Warn("the cluster is an earlier or another one than before; going by what it says now")
+	}
+	t.epoch, t.older = v.epoch, 0
 	t.disown(v.ranges)
 	old := t.known
 	beats := inherited(old, v.ranges)
@@ -320,12 +351,15 @@ func (t *topology) adopt(v view) {
 		h := t.known[r.id]
 		if h == nil {
 			if h = old[r.id]; h == nil || h.addr != r.addr {
+				h = old[r.addr] // made by a redirection, which knows no ids
+			}
+			if h == nil || h.addr != r.addr {
 				h = newShard(t.store, r.id, r.addr, beats[r.id])
 			}
 			t.known[r.id] = h
 		}
 		h.mu.Lock()
-		h.replicas = r.replicas
+		h.id, h.replicas, h.viewed = r.id, r.replicas, true
 		h.mu.Unlock()
 		for slot := r.from; slot <= r.to; slot++ {
 			t.owners[slot].Store(h)
@@ -335,8 +369,12 @@ func (t *topology) adopt(v view) {
 			t.seed(addr)
 		}
 	}
-	for id, h := range old {
-		if t.known[id] != h {
+	kept := map[*shard]bool{}
+	for _, h := range t.known {
+		kept[h] = true
+	}
+	for _, h := range old {
+		if !kept[h] {
 			t.retired = append(t.retired, h)
 		}
 	}
@@ -448,6 +486,7 @@ func (t *topology) sweep() {
 
 func (t *topology) close() {
 	t.mu.Lock()
+	t.closed = true
 	list := slices.Concat(slices.Collect(maps.Values(t.known)), t.retired)
 	seeds := slices.Collect(maps.Values(t.seeds))
 	if t.single != nil {

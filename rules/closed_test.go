@@ -116,3 +116,13 @@ func TestClosed_bounds(t *testing.T) {
 		}
 	}
 }
+
+// A part that is given twice is a slip, of which the last must not win.
+func TestClosedAllowance_twice(t *testing.T) {
+	t.Parallel()
+	var r rules.Rule
+	text := strings.ReplaceAll(`{`+aClosed+`,'closed_allowance':{'times':0.1,'times':1}}`, "'", `"`)
+	if err := json.Unmarshal([]byte(text), &r); err == nil || !strings.Contains(err.Error(), "twice") {
+		t.Errorf("err = %v, want a word of twice", err)
+	}
+}

@@ -43,7 +43,13 @@ func (d *decoder) object(m member) []member {
 		d.add(m.name, string(m.raw), err.Error(), "write an object")
 		return nil
 	}
+	seen := map[string]bool{}
 	for i := range fields {
+		if seen[fields[i].name] {
+			d.add(m.name, string(m.raw), "has "+clip(fields[i].name)+" twice", "keep one")
+			return nil
+		}
+		seen[fields[i].name] = true
 		fields[i].name = m.name + "." + clip(fields[i].name)
 		if string(fields[i].raw) == "null" {
 			fields[i].raw = json.RawMessage(`""`) // refused by whoever reads it
