@@ -49,15 +49,3 @@ func TestTopology_closed(t *testing.T) {
 		t.Error("a shard made after the end takes calls")
 	}
 }
-
-// TestShard_lacks: what no number of replicas can give is refused without waiting.
-func TestShard_lacks(t *testing.T) {
-	h := &shard{}
-	if h.lacks(5) {
-		t.Error("of a shard that no view has named nothing is known")
-	}
-	h.viewed, h.replicas = true, []string{"r:1"}
-	if h.lacks(1) || !h.lacks(2) {
-		t.Error("one replica is enough for one, and not for two")
-	}
-}

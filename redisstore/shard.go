@@ -35,10 +35,8 @@ type shard struct {
 	breaker breaker.Breaker
 	hold    breaker.Hold
 	marks   beat
-	// replicas are the addresses of its replicas, as of the last view; viewed says that
-	// there was one.
+	// replicas are the addresses of its replicas, as of the last view.
 	replicas []string
-	viewed   bool
 	// suspect says that the shard may have lost spends and its beat must be read
 	// before it is believed; dials is how many connections were made when it was.
 	suspect bool
@@ -79,9 +77,6 @@ func (h *shard) ask(ctx context.Context, c *call, deadline time.Time) (o outcome
 	}
 	lane := h.fast
 	if c.replicas > 0 {
-		if h.lacks(c.replicas) {
-			return outcome{class: doubted, err: errReplicas}, 0
-		}
 		lane = h.slow
 	}
 	c.until = deadline
@@ -97,14 +92,6 @@ func (h *shard) ask(ctx context.Context, c *call, deadline time.Time) (o outcome
 	o.patient = lane == h.slow
 	h.note(ctx, &o, now, p)
 	return o, 0
-}
-
-// lacks reports whether the shard is known to have fewer replicas: a call that waits
-// for them would keep those behind it waiting in vain.
-func (h *shard) lacks(replicas int) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.viewed && replicas > len(h.replicas)
 }
 
 // note takes what became of a call, asked for at askedNS, to the breaker. A caller
@@ -195,6 +182,7 @@ func (h *shard) found(f breaker.Finding) {
 	}
 	h.hold.Note(h.store.now(), f)
 	h.epoch.Add(1)
+	h.marks.acked = 0 // what is missing was noticed
 	log := h.store.conf.Log
 	if f == breaker.Behind {
 		h.figures.behind.Add(1)
@@ -203,7 +191,6 @@ func (h *shard) found(f breaker.Finding) {
 	}
 	h.figures.empty.Add(1)
 	log.Error("a shard came back without its keys; rules that fail closed deny and missing buckets start empty for a while", "shard", h.addr, "at_most", h.hold.EmptyFor)
-	h.marks.acked = 0 // what is missing was noticed
 }
 
 // forgot reports whether the shard was found to have lost spends since epoch, by this

@@ -251,7 +251,7 @@ func (t *topology) adopt(v view) {
 			t.known[r.id] = h
 		}
 		h.mu.Lock()
-		h.id, h.replicas, h.viewed = r.id, r.replicas, true
+		h.id, h.replicas = r.id, r.replicas
 		h.mu.Unlock()
 		for slot := r.from; slot <= r.to; slot++ {
 			t.owners[slot].Store(h)
