@@ -126,7 +126,7 @@ func TestInspect_clock(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The answer to TIME is two texts, of which the first is seconds.
-		times := regexp.MustCompile(`^\*2\r\n\$10\r\n(\d{10})\r\n`)
+		times := regexp.MustCompile(`\*2\r\n\$10\r\n(\d{10})\r\n`)
 		w := startWire(t, &wire{Listener: listener, to: server.Addr, mangle: func(said []byte) []byte {
 			m := times.FindSubmatch(said)
 			if m == nil {
