@@ -35,7 +35,7 @@ const (
 func (s *Store) Beat(ctx context.Context, pod string) (live int64, joined bool, err error) {
 	var told []int64
 	err = s.tell(ctx, pod, func(n *node) error {
-		script, life := members(), strconv.FormatInt(podLife.Milliseconds(), 10)
+		script, life := s.members, strconv.FormatInt(podLife.Milliseconds(), 10)
 		reply := n.do("EVALSHA", script.sha, "1", membersKey, pod, life)
 		if sort(reply.Error()) == noScript { // a server that never saw it: nothing ran
 			reply = n.do("EVAL", script.text, "1", membersKey, pod, life)

@@ -19,6 +19,7 @@ type Store struct {
 	conf    Config
 	options rueidis.ClientOption
 	script  script
+	members script // by which pods are counted
 	// bySlot says that buckets of different tags cannot be asked in one call.
 	bySlot   bool
 	topology *topology
@@ -56,6 +57,7 @@ func newStore(ctx context.Context, conf Config, text script) (*Store, error) {
 		conf:    conf,
 		options: options,
 		script:  text,
+		members: members(),
 		epoch:   time.Now(),
 		closed:  make(chan struct{}),
 		telling: make(chan struct{}, maxTelling),
