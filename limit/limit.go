@@ -84,6 +84,22 @@ type Limit struct {
 	Revision int64
 }
 
+// LengthMS is the length of a window in ms; of a calendar's the usual one, of a month
+// the longest. It is 0 for a token bucket.
+func (l *Limit) LengthMS() int64 {
+	if l.Calendar == nil {
+		return l.WindowMS
+	}
+	switch l.Calendar.Unit() {
+	case Day:
+		return DayMS
+	case Week:
+		return 7 * DayMS
+	case Month:
+	}
+	return 31 * DayMS
+}
+
 // Full returns what an untouched bucket holds, in tokens: Burst or Capacity.
 func (l *Limit) Full() int64 {
 	if l.Algorithm == TokenBucket {

@@ -227,19 +227,7 @@ func timeToFullMS(l *limit.Limit) int64 {
 	if l.Algorithm == limit.TokenBucket {
 		return (l.Burst*l.PeriodMS + l.Rate - 1) / l.Rate // at most 2^53 + 10^12
 	}
-	if l.Calendar == nil {
-		return l.WindowMS
-	}
-	switch l.Calendar.Unit() {
-	case limit.Day:
-		return limit.DayMS
-	case limit.Week:
-		return 7 * limit.DayMS
-	case limit.Month:
-		return 31 * limit.DayMS
-	default:
-		return limit.MaxWindowMS
-	}
+	return l.LengthMS()
 }
 
 // slower reports whether a bucket that expired as full under a may be less than

@@ -78,7 +78,7 @@ func shareOf(l *limit.Limit, milli, pods, maxCost int64) share {
 	rate, periodMS := l.Rate, l.PeriodMS
 	most := milli * l.Burst * (micro / 1000) / pods
 	if l.Algorithm != limit.TokenBucket {
-		rate, periodMS = l.Capacity, windowOf(l)
+		rate, periodMS = l.Capacity, l.LengthMS()
 		most = product(milli*rate, min(periodMS, 1000)*(micro/1000), periodMS*pods) // of a second
 	}
 	least := min(max(maxCost, 1), l.Full()) // what is above the limit never passes
@@ -88,22 +88,6 @@ func shareOf(l *limit.Limit, milli, pods, maxCost int64) share {
 		down: uint64(milli * rate),
 		den:  uint64(1000 * periodMS * pods),
 	}
-}
-
-// windowOf is a window's length in ms; of a calendar's the usual one, of a month the
-// longest.
-func windowOf(l *limit.Limit) int64 {
-	if l.Calendar == nil {
-		return l.WindowMS
-	}
-	switch l.Calendar.Unit() {
-	case limit.Day:
-		return limit.DayMS
-	case limit.Week:
-		return 7 * limit.DayMS
-	case limit.Month:
-	}
-	return 31 * limit.DayMS
 }
 
 // product is a × b / c, which must fit.
