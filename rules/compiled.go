@@ -24,6 +24,9 @@ type Compiled struct {
 	// nil for none.
 	closedAllow map[string]struct{}
 
+	// trial is the candidate beside this rule; nil for none.
+	trial *Trial
+
 	conditions []condition
 	supersedes []int // ordinals of rules in the same domain, sorted
 	rank       int   // superseding rules come before superseded ones
@@ -67,6 +70,30 @@ func (c *Compiled) Shadow() bool { return c.rule.Mode == ModeShadow }
 
 // FailClosed reports whether the rule denies when the store cannot answer.
 func (c *Compiled) FailClosed() bool { return c.rule.FailMode == FailClosed }
+
+// Trial is a candidate as a [Snapshot] holds it.
+type Trial struct {
+	// Rule is the candidate, with the numbers of overrides over its own. Its
+	// BucketRule is another than the live rule's: it counts in its own buckets.
+	Rule    *Compiled
+	Stage   Stage
+	Percent int
+	SinceMS int64
+}
+
+// Trial returns the rule's candidate, nil if it has none.
+func (c *Compiled) Trial() *Trial { return c.trial }
+
+// BucketRule returns the name of the rule in the names of its buckets: its ID, or
+// for a candidate one that no rule can have.
+func (c *Compiled) BucketRule() string { return c.rule.ID }
+
+// NextWindow reports whether changed numbers apply from the next window on.
+func (c *Compiled) NextWindow() bool { return c.rule.OnChange == OnChangeNextWindow }
+
+// MaxNewKeys returns how many unknown keys a second get buckets of their own on a
+// pod, 0 for all.
+func (c *Compiled) MaxNewKeys() int64 { return c.rule.MaxNewKeysPerS }
 
 // MaxCost returns the rule's own largest cost of one check, for a key without
 // override; see [Compiled.Effective].

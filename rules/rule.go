@@ -54,9 +54,22 @@ type Rule struct {
 	// Replicas is how many replicas must have a spend before it counts: 0 to 5.
 	Replicas int64
 
+	// OnChange says when changed numbers of a window apply: at once ("" or
+	// OnChangeNow), or from its next window on.
+	OnChange string
+	// MaxNewKeysPerS is how many keys a second that a pod does not know yet get a
+	// bucket of their own: 1 to 10^9, 0 means all. Those beyond share one a rule.
+	MaxNewKeysPerS int64
+
 	// At is where the rule was written, for problems; zero if nowhere.
 	At Position
 }
+
+// The values of OnChange.
+const (
+	OnChangeNow        = "now"
+	OnChangeNextWindow = "next_window"
+)
 
 // Position is a place in a rules file, counted from 1. The zero Position is none.
 type Position struct{ Line, Column int }
@@ -108,12 +121,38 @@ type Override struct {
 type Set struct {
 	Rules     []Rule
 	Overrides []Override
+	// Candidates stand beside rules of the set, at most one a rule.
+	Candidates []Candidate
+	// Resets are keys to be full again: what a pod holds for them, leases and
+	// denials, is dropped. Each is of one Compile only.
+	Resets []Ref
 	// Unread names what is in the source and could not be read. It is not gone:
 	// its last good version stays in force.
 	Unread []Ref
 }
 
-// Ref names a rule or, where Key is set, an override of it.
+// Candidate is the next version of a rule, on trial beside the live one. It has
+// the live one's ID, domain, match, identity and action; everything else may differ.
+type Candidate struct {
+	Rule  Rule
+	Stage Stage
+	// Percent is the part of the pods that enforce it, 1 to 100 in stage canary.
+	Percent int
+	// SinceMS is when the trial began, in Unix ms. It names the trial.
+	SinceMS int64
+}
+
+// Stage is how far a candidate is.
+type Stage string
+
+// The stages: a shadow is only counted, a canary is enforced on a part of the pods.
+const (
+	StageShadow Stage = "shadow"
+	StageCanary Stage = "canary"
+)
+
+// Ref names a rule or, where Key is set, an override of it. Of a reset the Rule may
+// be "": the key's buckets of all rules.
 type Ref struct {
 	Rule string
 	Key  []string

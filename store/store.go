@@ -77,6 +77,9 @@ type Op struct {
 	// NotFresh says that a missing bucket is not a full one: it starts with one
 	// Cost (sent as fresh = 0).
 	NotFresh bool
+	// NextWindow says that newer numbers of a window, sliding or fixed, wait for the
+	// end of the bucket's current one: until then the stored ones decide.
+	NextWindow bool
 	// Closed says that the op's rule fails closed: a store that may have forgotten
 	// spends of this bucket answers with an error instead.
 	Closed bool

@@ -26,6 +26,7 @@ func rooms() []namedRoom {
 		{"internal/spelling", room{}},
 		{"internal/load", room{outside: []string{"github.com/HdrHistogram/hdrhistogram-go"}}},
 		{"internal/algorithm", room{house: []string{"limit"}}},
+		{"internal/candidate", room{}},
 
 		// The contracts, and what stands on them alone.
 		{"store", room{house: []string{"limit", "internal/algorithm", "internal/keyed"}}},
@@ -38,7 +39,7 @@ func rooms() []namedRoom {
 		{"redisstore", room{house: []string{"limit", "identity", "store", "internal/algorithm", "internal/breaker"}, outside: []string{"github.com/redis/rueidis"}}},
 
 		// The library. It compiles nothing of anybody else's.
-		{root, room{house: []string{"limit", "identity", "store", "rules", "internal/pod"}}},
+		{root, room{house: []string{"limit", "identity", "store", "rules", "internal/candidate", "internal/pod"}}},
 
 		// The figures, for who wants them.
 		{"metrics", room{house: []string{root}, outside: []string{"github.com/prometheus/client_golang"}}},
@@ -48,6 +49,9 @@ func rooms() []namedRoom {
 		{"internal/rulestore/sqldb", room{house: []string{"internal/rulestore"}}},
 		{"internal/rulestore/sqlite", room{house: []string{"internal/rulestore/sqldb"}, outside: []string{"github.com/pressly/goose/v3", "modernc.org/sqlite"}}},
 		{"internal/rulestore/postgres", room{house: []string{"internal/rulestore/sqldb"}, outside: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3"}}},
+
+		// The control plane: who follows it, what changes rules, what pods tell.
+		{"internal/fleet", room{house: []string{"internal/candidate"}}},
 
 		// The server.
 		{"internal/server", room{house: []string{root, "limit", "store", "rules", "internal/headers"}}},

@@ -84,6 +84,9 @@ const ResetsKept = time.Hour
 // Set is everything at one revision.
 type Set struct {
 	Revision int64
+	// Now is the store's clock at the answer: overrides end by it. It is no part of
+	// the digest.
+	Now time.Time
 	// Hash is a digest of Rules and Overrides: two sets with the same hash are the
 	// same, whatever happened in between.
 	Hash string
@@ -98,6 +101,8 @@ type Changes struct {
 	// revision asked for, the database is an older one, and only [Reader.Whole] tells
 	// what is in it.
 	Revision int64
+	// Now is the store's clock at the answer.
+	Now time.Time
 	// Rules and Overrides are as they are now, tombstones among them, in the order of
 	// revisions. One that changed twice is there once.
 	Rules     []Rule
