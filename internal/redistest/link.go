@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,10 @@ const (
 	// maxQueue bounds what a link holds for later, in reads. Beyond it the server
 	// is read no further, as by a peer whose window is full.
 	maxQueue = 4_096
+	// maxHeld bounds what a stall holds of one client's words, holdStep is how often
+	// it looks whether it is over.
+	maxHeld  = 1 << 20
+	holdStep = 5 * time.Millisecond
 )
 
 // link is one connection through a Proxy: a goroutine reads requests, one reads
@@ -79,10 +84,8 @@ func (l *link) ask() {
 		if err != nil {
 			return
 		}
-		if !l.exempt {
-			l.p.asked.Add(int64(n))
-		}
-		w := l.wait()
+		l.countAsked(n)
+		text, w := l.hold(buf[:n])
 		switch {
 		case w == nil:
 			return
@@ -90,9 +93,39 @@ func (l *link) ask() {
 			l.lose(w)
 			continue
 		}
-		if _, err := l.server.Write(buf[:n]); err != nil {
+		if _, err := l.server.Write(text); err != nil {
 			return
 		}
+	}
+}
+
+// hold waits like wait, and goes on reading meanwhile: a client that hangs up on
+// a stalled server is gone, and so is its link.
+func (l *link) hold(text []byte) ([]byte, *weather) {
+	if l.exempt || l.p.weather.Load().kind != stalled {
+		return text, l.wait()
+	}
+	text = slices.Clone(text)
+	more := make([]byte, 4<<10)
+	defer func() { _ = l.client.SetReadDeadline(time.Time{}) }() // a closed one needs none
+	for len(text) < maxHeld {
+		if w := l.p.weather.Load(); w.kind != stalled {
+			return text, w
+		}
+		_ = l.client.SetReadDeadline(time.Now().Add(holdStep)) // Read tells if it failed
+		n, err := l.client.Read(more)
+		text = append(text, more[:n]...)
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, nil
+		}
+		l.countAsked(n)
+	}
+	return text, l.wait()
+}
+
+func (l *link) countAsked(n int) {
+	if !l.exempt {
+		l.p.asked.Add(int64(n))
 	}
 }
 
