@@ -38,6 +38,7 @@ func (m *Main) applyCommand(env []string) *cobra.Command {
 	flags.Bool("yes", false, "do not ask")
 	flags.Bool("dry-run", false, "only show what would change, and whether the database would take it")
 	flags.Bool("prune", false, "also delete what the file does not have")
+	flags.String("stage", "full", "full puts changed rules into force, shadow stands them beside the live ones as candidates")
 	return cmd
 }
 
@@ -59,26 +60,59 @@ func (m *Main) apply(cmd *cobra.Command, store *ruleStore, path string) error {
 	if err != nil {
 		return err
 	}
+	if err := stagePlan(cmd, &plan, &now); err != nil {
+		return err
+	}
 	printPlan(out, &plan)
 	if len(plan.Steps) == 0 {
 		return nil
 	}
 	by := author(cmd)
 	if dry, _ := cmd.Flags().GetBool("dry-run"); dry {
-		_, err := store.DryRun(ctx, by, plan.Changes()...)
+		would, err := store.DryRun(ctx, by, plan.Changes()...)
+		printWarnings(cmd, &would)
 		return err
 	}
 	if err := confirm(cmd, "Change this?"); err != nil {
 		return err
 	}
 	applied, err := store.Apply(ctx, by, plan.Changes()...)
-	if rulestore.CodeOf(err) == rulestore.Conflict {
-		return fmt.Errorf("somebody else has changed it meanwhile, and nothing was done; run it again: %w", err)
+	if err != nil {
+		return raced(err)
 	}
-	if err == nil {
-		_, _ = fmt.Fprintf(out, "done, at revision %d\n", applied.Revision)
-	}
+	printWarnings(cmd, &applied)
+	_, err = fmt.Fprintf(out, "done, at revision %d\n", applied.Revision)
 	return err
+}
+
+// stagePlan makes candidates of the changes, where that is asked for.
+func stagePlan(cmd *cobra.Command, plan *rulestore.Plan, now *rulestore.Set) error {
+	stage, _ := cmd.Flags().GetString("stage")
+	if err := oneOf("full", "shadow")(stage); err != nil {
+		return usagef("--stage: %w", err)
+	}
+	if stage == "full" {
+		return nil
+	}
+	candidates := map[string]json.RawMessage{}
+	for _, r := range now.Rules {
+		candidates[r.ID] = r.Candidate.Body
+	}
+	var steps []rulestore.Step
+	for _, s := range plan.Steps {
+		switch {
+		case s.Key != nil || s.Action != rulestore.ActionPut:
+			return fmt.Errorf("only rules have candidates: %s %s cannot be tried out; leave it out of the file, or apply it with --stage full", s.Action, s.Rule)
+		case s.IfMatch == 0:
+			return fmt.Errorf("rule %s is new, so there is nothing its candidate could stand beside; apply it with --stage full, in mode shadow if it is not to be enforced yet", s.Rule)
+		case bytes.Equal(candidates[s.Rule], s.Body):
+			continue // it stands there already
+		}
+		s.Action = rulestore.ActionPropose
+		steps = append(steps, s)
+	}
+	plan.Steps = steps
+	return nil
 }
 
 // printPlan shows each step, then how many there are.
@@ -99,6 +133,9 @@ func printPlan(out io.Writer, p *rulestore.Plan) {
 		name := "rule " + s.Rule
 		if s.Key != nil {
 			name = fmt.Sprintf("override of %s for %s", s.Rule, strings.Join(s.Key, ", "))
+		}
+		if s.Action == rulestore.ActionPropose {
+			name = "candidate of " + name
 		}
 		_, _ = fmt.Fprintf(out, "%s %s\n", sign, name)
 		if s.After != nil {

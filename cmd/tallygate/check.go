@@ -91,7 +91,7 @@ func check(cmd *cobra.Command, env []string) error {
 	if err != nil {
 		return err
 	}
-	asJSON, err := wantsJSON(cmd)
+	asData, err := wantsData(cmd)
 	if err != nil {
 		return err
 	}
@@ -112,8 +112,8 @@ func check(cmd *cobra.Command, env []string) error {
 		return fmt.Errorf("the server at %s does not answer as tallygate does: %w", v.String("server"), err)
 	}
 	switch {
-	case asJSON:
-		_, err = cmd.OutOrStdout().Write(append(bytes.TrimSpace(reply), '\n'))
+	case asData:
+		err = writeReply(cmd, reply)
 	case a.Code == "":
 		err = a.print(cmd.OutOrStdout())
 	}

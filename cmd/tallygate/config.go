@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -44,12 +43,12 @@ func (v *values) print(cmd *cobra.Command) error {
 	for _, s := range settings() {
 		all = append(all, shown{Setting: s.name, Value: v.masked(&s), Source: v.origin[s.name]})
 	}
-	asJSON, err := wantsJSON(cmd)
+	asData, err := wantsData(cmd)
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		return writeJSON(cmd, all)
+	if asData {
+		return writeData(cmd, all)
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "SETTING\tVALUE\tSOURCE")
@@ -91,26 +90,6 @@ func maskURL(value string) string {
 		user = name
 	}
 	return scheme + "://" + user + ":***" + rest[at:]
-}
-
-// addOutput adds the flag -o.
-func addOutput(cmd *cobra.Command) {
-	cmd.Flags().StringP("output", "o", "table", "table or json")
-}
-
-func wantsJSON(cmd *cobra.Command) (bool, error) {
-	output, _ := cmd.Flags().GetString("output")
-	if err := oneOf("table", "json")(output); err != nil {
-		return false, usagef("--output: %w", err)
-	}
-	return output == "json", nil
-}
-
-func writeJSON(cmd *cobra.Command, value any) error {
-	encoder := json.NewEncoder(cmd.OutOrStdout())
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(value)
 }
 
 func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }

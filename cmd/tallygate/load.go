@@ -43,7 +43,7 @@ func loadCommand() *cobra.Command {
 }
 
 func runLoad(cmd *cobra.Command, _ []string) error {
-	asJSON, err := wantsJSON(cmd)
+	asData, err := wantsData(cmd)
 	if err != nil {
 		return err
 	}
@@ -80,8 +80,8 @@ func runLoad(cmd *cobra.Command, _ []string) error {
 		return usagef("%w", err)
 	case err != nil:
 		return err
-	case asJSON:
-		err = writeJSON(cmd, report)
+	case asData:
+		err = writeData(cmd, report)
 	default:
 		err = report.Print(cmd.OutOrStdout())
 	}

@@ -28,14 +28,14 @@ func (m *Main) recordCommands(env []string) []*cobra.Command {
 	remove := m.recordCommand(env, "delete ID", "Delete a rule and its overrides; its history stays", deleteRule)
 	remove.Flags().Bool("yes", false, "do not ask")
 	addAuthor(remove)
-	return []*cobra.Command{m.applyCommand(env), list, get, history, diff, remove}
+	return append(m.stageCommands(env), m.applyCommand(env), list, get, history, diff, remove)
 }
 
 // recordCommand is a command on a database that must be there.
 func (m *Main) recordCommand(env []string, use, short string, run func(*cobra.Command, *ruleStore, []string) error) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: noArgs}
 	if strings.Contains(use, " ") {
-		cmd.Args = oneArg("rule's id")
+		cmd.Args, cmd.ValidArgsFunction = oneArg("rule's id"), m.completeRules(env)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return m.onStore(cmd, env, true, func(s *ruleStore) error { return run(cmd, s, args) })
@@ -110,7 +110,7 @@ func versionOf(v *rulestore.Version) record {
 }
 
 func listRules(cmd *cobra.Command, store *ruleStore, _ []string) error {
-	asJSON, err := wantsJSON(cmd)
+	asData, err := wantsData(cmd)
 	if err != nil {
 		return err
 	}
@@ -118,12 +118,12 @@ func listRules(cmd *cobra.Command, store *ruleStore, _ []string) error {
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if asData {
 		all := make([]record, 0, len(set.Rules))
 		for _, r := range set.Rules {
 			all = append(all, recordOf(&r))
 		}
-		return writeJSON(cmd, all)
+		return writeData(cmd, all)
 	}
 	overrides := map[string]int{}
 	for _, o := range set.Overrides {
@@ -136,6 +136,33 @@ func listRules(cmd *cobra.Command, store *ruleStore, _ []string) error {
 			stageOf(r.Candidate), r.Version, r.ChangedAt.Format(time.RFC3339))
 	}
 	return w.Flush()
+}
+
+// completeRules completes the ids of rules, as far as they can be read at once.
+func (m *Main) completeRules(env []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		var ids []string
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		_ = m.onStore(cmd, env, true, func(s *ruleStore) error { // a shell that waits has no use for an error
+			set, err := s.Whole(cmd.Context())
+			for _, r := range set.Rules {
+				ids = append(ids, r.ID)
+			}
+			return err
+		})
+		return ids, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// modeOf is the mode of a body.
+func modeOf(body json.RawMessage) rules.Mode {
+	rule, problems := rules.ParseRule(body)
+	if len(problems) > 0 || rule.Mode == "" {
+		return rules.ModeEnforce
+	}
+	return rule.Mode
 }
 
 // summary is domain, algorithm and mode of a body, by tabs.
@@ -169,7 +196,7 @@ func stageOf(c rulestore.Candidate) string {
 }
 
 func getRule(cmd *cobra.Command, store *ruleStore, args []string) error {
-	asJSON, err := wantsJSON(cmd)
+	asData, err := wantsData(cmd)
 	if err != nil {
 		return err
 	}
@@ -177,8 +204,8 @@ func getRule(cmd *cobra.Command, store *ruleStore, args []string) error {
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		return writeJSON(cmd, recordOf(&r))
+	if asData {
+		return writeData(cmd, recordOf(&r))
 	}
 	var pretty bytes.Buffer
 	if json.Indent(&pretty, r.Live, "", "  ") != nil {
@@ -190,7 +217,7 @@ func getRule(cmd *cobra.Command, store *ruleStore, args []string) error {
 }
 
 func ruleHistory(cmd *cobra.Command, store *ruleStore, args []string) error {
-	asJSON, err := wantsJSON(cmd)
+	asData, err := wantsData(cmd)
 	if err != nil {
 		return err
 	}
@@ -199,12 +226,12 @@ func ruleHistory(cmd *cobra.Command, store *ruleStore, args []string) error {
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if asData {
 		all := make([]record, 0, len(versions))
 		for _, v := range versions {
 			all = append(all, versionOf(&v))
 		}
-		return writeJSON(cmd, all)
+		return writeData(cmd, all)
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "VERSION\tACTION\tWHO\tWHEN\tWHY")
@@ -215,7 +242,7 @@ func ruleHistory(cmd *cobra.Command, store *ruleStore, args []string) error {
 }
 
 func ruleDiff(cmd *cobra.Command, store *ruleStore, args []string) error {
-	asJSON, err := wantsJSON(cmd)
+	asData, err := wantsData(cmd)
 	if err != nil {
 		return err
 	}
@@ -232,6 +259,9 @@ func ruleDiff(cmd *cobra.Command, store *ruleStore, args []string) error {
 	if from == 0 {
 		from = to - 1
 	}
+	if from < 0 || to < 1 {
+		return usagef("versions are 1 or more, not --from %d --to %d", from, to)
+	}
 	after, err := store.Version(ctx, args[0], to)
 	if err != nil {
 		return err
@@ -242,8 +272,8 @@ func ruleDiff(cmd *cobra.Command, store *ruleStore, args []string) error {
 			return err
 		}
 	}
-	if asJSON {
-		return writeJSON(cmd, map[string]record{"from": versionOf(&before), "to": versionOf(&after)})
+	if asData {
+		return writeData(cmd, map[string]record{"from": versionOf(&before), "to": versionOf(&after)})
 	}
 	out := cmd.OutOrStdout()
 	_, _ = fmt.Fprintf(out, "rule %s, version %d to %d\n", args[0], from, to)

@@ -47,7 +47,7 @@ type finding struct {
 }
 
 func (m *Main) lint(cmd *cobra.Command, args []string) error {
-	asJSON, err := wantsJSON(cmd)
+	asData, err := wantsData(cmd)
 	if err != nil {
 		return err
 	}
@@ -57,8 +57,8 @@ func (m *Main) lint(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	problems = append(problems, rules.Lint(set, m.now())...)
-	if asJSON {
-		err = writeJSON(cmd, findings(path, problems))
+	if asData {
+		err = writeData(cmd, findings(path, problems))
 	} else {
 		err = printFindings(cmd, path, problems, len(set.Rules), len(set.Overrides))
 	}

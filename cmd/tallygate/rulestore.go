@@ -12,7 +12,6 @@ import (
 
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/internal/rulestore/postgres"
-	"github.com/tallygate/tallygate/internal/rulestore/sqldb"
 	"github.com/tallygate/tallygate/internal/rulestore/sqlite"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/rules/yaml"
@@ -31,10 +30,42 @@ const (
 // tenth, so that pods that start together do not ask together.
 const resyncEvery = 5 * time.Second
 
-// ruleStore is an open database of rules.
+// ruleStore is where the rules of record are: a database, or the control plane in
+// front of one.
 type ruleStore struct {
-	*sqldb.DB
-	close func() error
+	ruleBook
+	// hints tell when something changed; nil where there are none.
+	hints rulestore.Waiter
+	// control is the control plane, nil for a database.
+	control prover
+	close   func() error
+}
+
+// ruleBook is all that commands ask of it.
+type ruleBook interface { //nolint:interfacebloat // it is all that a database of rules does
+	rulestore.Reader
+	rulestore.Writer
+	rulestore.Records
+	rulestore.Overrides
+	rulestore.Historian
+	rulestore.Auditor
+}
+
+// prover knows whether a candidate has proven itself, and says so by an error.
+type prover interface {
+	Proven(ctx context.Context, rule string) error
+}
+
+// promotable says why a candidate may not become the live rule yet.
+func (s *ruleStore) promotable(ctx context.Context, r *rulestore.Rule, force bool) error {
+	switch {
+	case force || r.Candidate.Body == nil: // without one the change says so
+		return nil
+	case s.control == nil:
+		return errNotProven
+	default:
+		return s.control.Proven(ctx, r.ID)
+	}
 }
 
 // openRuleStore opens the database that a setting names.
@@ -44,13 +75,13 @@ func openRuleStore(ctx context.Context, where string, now func() time.Time, log 
 		if err != nil {
 			return nil, err
 		}
-		return &ruleStore{s.DB, s.Close}, nil
+		return &ruleStore{ruleBook: s.DB, hints: s.DB, close: s.Close}, nil
 	}
 	s, err := postgres.Open(ctx, postgres.Config{URL: where, Now: now, Log: log})
 	if err != nil {
 		return nil, err
 	}
-	return &ruleStore{s.DB, s.Close}, nil
+	return &ruleStore{ruleBook: s.DB, hints: s.DB, close: s.Close}, nil
 }
 
 // readRules reads the rules of a setting once, for a command that only looks.
@@ -116,7 +147,7 @@ func (m *Main) watchRules(ctx context.Context, v *values, log *slog.Logger) (*fo
 	}
 	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var hints sync.WaitGroup
-	hints.Go(func() { rulestore.Follow(following, store, source, w.Reload) })
+	hints.Go(func() { rulestore.Follow(following, store.hints, source, w.Reload) })
 	return &followed{Watcher: w, first: first, stop: func() error {
 		cancel()
 		hints.Wait()

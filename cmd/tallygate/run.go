@@ -96,6 +96,8 @@ func (m *Main) command(env []string) *cobra.Command {
 		checkCommand(env),
 		loadCommand(),
 		m.rulesCommand(env),
+		m.overridesCommand(env),
+		m.auditCommand(env),
 		configCommand(env),
 		simulateCommand(),
 		storeCommand(env),

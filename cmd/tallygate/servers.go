@@ -122,7 +122,7 @@ func storeCheck(cmd *cobra.Command, env []string) error {
 	if err != nil {
 		return err
 	}
-	asJSON, err := wantsJSON(cmd)
+	asData, err := wantsData(cmd)
 	if err != nil {
 		return err
 	}
@@ -132,8 +132,8 @@ func storeCheck(cmd *cobra.Command, env []string) error {
 	}
 	defer func() { _ = s.Close() }()
 	servers, found, failed := s.Inspect(cmd.Context())
-	if asJSON {
-		err = writeJSON(cmd, showStore(servers, found))
+	if asData {
+		err = writeData(cmd, showStore(servers, found))
 	} else {
 		err = printStore(cmd, servers, found)
 	}
@@ -244,7 +244,7 @@ func storeSlot(cmd *cobra.Command, env []string, parts []string) error {
 	if err != nil {
 		return err
 	}
-	asJSON, err := wantsJSON(cmd)
+	asData, err := wantsData(cmd)
 	if err != nil {
 		return err
 	}
@@ -258,8 +258,8 @@ func storeSlot(cmd *cobra.Command, env []string, parts []string) error {
 	}
 	defer func() { _ = s.Close() }()
 	p := place(s, bucket)
-	if asJSON {
-		return writeJSON(cmd, p)
+	if asData {
+		return writeData(cmd, p)
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(w, "KEY\t%s\n", p.Key)

@@ -40,7 +40,7 @@ func simulateCommand() *cobra.Command {
 }
 
 func simulate(cmd *cobra.Command, args []string) error {
-	asJSON, err := wantsJSON(cmd)
+	asData, err := wantsData(cmd)
 	if err != nil {
 		return err
 	}
@@ -66,8 +66,8 @@ func simulate(cmd *cobra.Command, args []string) error {
 		results = append(results, r)
 		above += r.Above()
 	}
-	if asJSON {
-		err = writeJSON(cmd, results)
+	if asData {
+		err = writeData(cmd, results)
 	} else {
 		err = sim.WriteTable(cmd.OutOrStdout(), results)
 	}

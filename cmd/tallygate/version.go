@@ -15,13 +15,13 @@ func versionCommand() *cobra.Command {
 		Short: "Show what this binary is",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			asJSON, err := wantsJSON(cmd)
+			asData, err := wantsData(cmd)
 			if err != nil {
 				return err
 			}
 			v := version()
-			if asJSON {
-				return writeJSON(cmd, map[string]string{"version": v.Version, "revision": v.Revision, "go": v.Go})
+			if asData {
+				return writeData(cmd, map[string]string{"version": v.Version, "revision": v.Revision, "go": v.Go})
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "tallygate %s %s %s\n", v.Version, v.Revision, v.Go)
 			return err

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallygate/tallygate/internal/rulestore"
+)
+
+// stageCommands are the subcommands of rules that move one rule, or its candidate.
+func (m *Main) stageCommands(env []string) []*cobra.Command {
+	shadow := m.stageCommand(env, "shadow ID", "Set a rule's mode to shadow: evaluated and counted, never enforced", rulestore.ActionShadow)
+	enforce := m.stageCommand(env, "enforce ID", "Set a rule's mode to enforce", rulestore.ActionEnforce)
+	canary := m.stageCommand(env, "canary ID PERCENT", "Have a part of the pods enforce a rule's candidate; 0 goes back to shadow", rulestore.ActionCanary)
+	promote := m.stageCommand(env, "promote ID", "Make a rule's candidate the live rule", rulestore.ActionPromote)
+	promote.Flags().Bool("force", false, "also where the candidate has not proven itself")
+	rollback := m.stageCommand(env, "rollback ID", "Drop a rule's candidate or, where it has none, bring back the version before", rulestore.ActionRollback)
+	return []*cobra.Command{shadow, enforce, canary, promote, rollback}
+}
+
+func (m *Main) stageCommand(env []string, use, short string, action rulestore.Action) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, ValidArgsFunction: m.completeRules(env)}
+	cmd.Args = oneArg("rule's id")
+	if action == rulestore.ActionCanary {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usagef("%s takes a rule's id and a percentage, 0 to 100", cmd.CommandPath())
+			}
+			return nil
+		}
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		change := rulestore.Change{Action: action, Rule: args[0]}
+		if action == rulestore.ActionCanary {
+			percent, err := strconv.ParseUint(args[1], 10, 8)
+			if err != nil || percent > 100 {
+				return usagef("%q is no whole percentage from 0 to 100", args[1])
+			}
+			change.Percent = int(percent)
+		}
+		return m.onStore(cmd, env, true, func(s *ruleStore) error { return move(cmd, s, change) })
+	}
+	addFlags(cmd, governing)
+	addAuthor(cmd)
+	return cmd
+}
+
+// move makes one change of a rule, at the version that is there now.
+func move(cmd *cobra.Command, store *ruleStore, change rulestore.Change) error {
+	ctx := cmd.Context()
+	r, err := store.Rule(ctx, change.Rule)
+	if err != nil {
+		return err
+	}
+	change.IfMatch = r.Version
+	if change.Action == rulestore.ActionPromote {
+		force, _ := cmd.Flags().GetBool("force")
+		if err := store.promotable(ctx, &r, force); err != nil {
+			return err
+		}
+	}
+	applied, err := store.Apply(ctx, author(cmd), change)
+	if err != nil {
+		return raced(err)
+	}
+	printWarnings(cmd, &applied)
+	now := &applied.Results[0].Rule
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "rule %s is at version %d: mode %s, candidate %s\n", now.ID, now.Version, modeOf(now.Live), stageOf(now.Candidate))
+	return err
+}
+
+// raced says what to do about a change that another one overtook.
+func raced(err error) error {
+	if rulestore.CodeOf(err) == rulestore.Conflict {
+		return fmt.Errorf("somebody else has changed it meanwhile, and nothing was done; run it again: %w", err)
+	}
+	return err
+}
+
+// errNotProven is why a database alone lets no candidate be promoted.
+var errNotProven = errors.New("whether the candidate has proven itself is known to the control plane, not to the database: " +
+	"ask it (--rules http://…, see tallygate control), or use --force")
+
+// printWarnings says what is doubtful about what was done.
+func printWarnings(cmd *cobra.Command, applied *rulestore.Applied) {
+	for _, r := range applied.Results {
+		for _, w := range r.Warnings {
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", w)
+		}
+	}
+}
