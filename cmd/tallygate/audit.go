@@ -75,7 +75,9 @@ func listAudit(cmd *cobra.Command, store *ruleStore, _ []string) error {
 func readFilter(cmd *cobra.Command) (f rulestore.AuditFilter, err error) {
 	flags := cmd.Flags()
 	f.Rule, _ = flags.GetString("rule")
-	f.Key, _ = flags.GetStringArray("key")
+	if keys, _ := flags.GetStringArray("key"); len(keys) > 0 {
+		f.Key = keys
+	}
 	f.Who, _ = flags.GetString("by")
 	f.Limit, _ = flags.GetInt("limit")
 	action, _ := flags.GetString("action")

@@ -50,6 +50,8 @@ func rooms() []namedRoom {
 		{"internal/rulestore/sqlite", room{house: []string{"internal/rulestore/sqldb"}, outside: []string{"github.com/pressly/goose/v3", "modernc.org/sqlite"}}},
 		{"internal/rulestore/postgres", room{house: []string{"internal/rulestore/sqldb"}, outside: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3"}}},
 
+		{"internal/rulestore/file", room{house: []string{"internal/rulestore", "rules", "rules/yaml"}}},
+
 		// The control plane: who follows it, what changes rules, what pods tell.
 		{"internal/fleet", room{house: []string{"internal/candidate"}}},
 
