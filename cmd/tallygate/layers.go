@@ -250,11 +250,20 @@ func (v *values) agree() error {
 	switch {
 	case v.Bool("plain-identities") && v.String("key-hash") != "":
 		return usagef("plain-identities (%s) and key-hash (%s) exclude each other", v.origin["plain-identities"], v.origin["key-hash"])
-	case (v.String("store-cert-file") == "") != (v.String("store-key-file") == ""):
-		return usagef("store-cert-file and store-key-file go together")
-	default:
-		return nil
+	case v.Bool("http-token-required") && v.String("tokens-file") == "":
+		return usagef("http-token-required (%s) needs tokens-file", v.origin["http-token-required"])
 	}
+	for _, of := range []string{"store", "control", "http", "admin"} {
+		if (v.String(of+"-cert-file") == "") != (v.String(of+"-key-file") == "") {
+			return usagef("%s-cert-file and %s-key-file go together", of, of)
+		}
+	}
+	for _, of := range []string{"http", "admin"} {
+		if v.String(of+"-client-ca-file") != "" && v.String(of+"-cert-file") == "" {
+			return usagef("%s-client-ca-file needs %s-cert-file: certificates are shown over TLS only", of, of)
+		}
+	}
+	return nil
 }
 
 // addFlags adds the settings of a command as flags. Their defaults are shown, but

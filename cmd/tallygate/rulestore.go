@@ -206,10 +206,10 @@ func firstRules(ctx context.Context, store *ruleStore, log *slog.Logger) (exampl
 
 // rulesURL checks the setting rules.
 func rulesURL(value string) error {
-	for _, scheme := range []string{sqliteScheme, fileScheme, "postgres://", "postgresql://"} {
+	for _, scheme := range []string{sqliteScheme, fileScheme, "postgres://", "postgresql://", "http://", "https://"} {
 		if rest, ok := strings.CutPrefix(value, scheme); ok && rest != "" {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is none of sqlite:PATH, file:PATH, postgres://…", maskURL(value))
+	return fmt.Errorf("%q is none of sqlite:PATH, file:PATH, postgres://…, https://…", maskURL(value))
 }

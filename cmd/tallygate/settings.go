@@ -27,13 +27,19 @@ type setting struct {
 }
 
 // commands is a set of those that take settings as flags.
-type commands uint8
+type commands uint16
 
 const (
-	serving commands = 1 << iota
+	serving     commands = 1 << iota
+	controlling          // the control plane alone
 	checking
 	looking   // at the store
 	governing // rules list, apply and the like
+	operating // through the control plane: pods, usage and the like
+
+	// answering are those that answer, calling those that call the control plane.
+	answering = serving | controlling
+	calling   = serving | governing | operating
 
 	nowhere commands = 0
 )
@@ -42,29 +48,46 @@ const (
 func settings() []setting {
 	return []setting{
 		{name: "http", fallback: ":8080", flag: serving, valid: address, help: "address of the check API and health"},
-		{name: "admin", fallback: "127.0.0.1:8090", flag: serving, valid: loopback, help: "address of /metrics for operators, on this machine only; empty for none"},
-		{name: "rules", fallback: "sqlite:tallygate.db", flag: serving | looking | governing, valid: rulesURL, help: "where the rules are: sqlite:PATH, postgres://user@host/database, file:PATH"},
+		{name: "http-cert-file", flag: serving, help: "certificate of the check API (PEM), read again when it changes; without one it is plain HTTP"},
+		{name: "http-key-file", flag: serving, help: "key of that certificate (PEM)"},
+		{name: "http-client-ca-file", flag: serving, help: "authorities whose certificates clients of the check API must show (PEM)"},
+		{name: "http-token-required", fallback: "false", flag: serving, valid: truth, toggle: true, help: "answer checks only with a token of tokens-file"},
+		{name: "admin", fallback: "127.0.0.1:8090", flag: answering, valid: addressOrNone, help: "address of the admin API and /metrics; without tokens-file on this machine only; empty for none"},
+		{name: "admin-cert-file", flag: answering, help: "certificate of the admin port (PEM), read again when it changes"},
+		{name: "admin-key-file", flag: answering, help: "key of that certificate (PEM)"},
+		{name: "admin-client-ca-file", flag: answering, help: "authorities whose certificates clients of the admin port must show (PEM)"},
+		{name: "tokens-file", flag: answering, help: "file of tokens and what each may do (tallygate token new), read again when it changes"},
+
+		{name: "rules", fallback: "sqlite:tallygate.db", flag: answering | looking | governing, valid: rulesURL, help: "where the rules are: sqlite:PATH, postgres://user@host/database, file:PATH, https://control-plane"},
+		{name: "snapshot-file", fallback: "tallygate-snapshot.json", flag: serving, help: "where the last good rules of postgres:// or https:// are kept, to start without them; empty for nowhere"},
+		{name: "control", fallback: "http://127.0.0.1:8090", flag: operating, valid: httpURL, help: "base URL of the control plane, or of the admin port of a server"},
+		{name: "token", secret: true, flag: nowhere, help: "token to show the control plane, or the server of check"},
+		{name: "token-file", flag: calling | checking, help: "file with that token"},
+		{name: "control-ca-file", flag: calling | checking, help: "certificates to trust at the control plane (PEM)"},
+		{name: "control-cert-file", flag: calling | checking, help: "own certificate for the control plane (PEM)"},
+		{name: "control-key-file", flag: calling | checking, help: "key of the own certificate (PEM)"},
+
 		{name: "pod-id", flag: serving, valid: atMostBytes(256), help: "name of this pod, in logs and among those that share the store (default the host's name and a random suffix)"},
 		{name: "pods", fallback: "0", flag: serving, valid: wholeWithin(0, 1e5), help: "how many pods share the store; 0 counts those that live"},
 
-		{name: "store", fallback: "memory", flag: serving | looking, valid: storeURL, help: "where the counts are: memory, redis://h1:p,h2:p, rediss://…, redis+sentinel://h1,h2/master"},
-		{name: "store-deadline", fallback: "5ms", flag: serving | looking, valid: durationWithin(time.Millisecond, 10*time.Second), help: "how long one check may wait for the store"},
+		{name: "store", fallback: "memory", flag: answering | looking, valid: storeURL, help: "where the counts are: memory, redis://h1:p,h2:p, rediss://…, redis+sentinel://h1,h2/master"},
+		{name: "store-deadline", fallback: "5ms", flag: answering | looking, valid: durationWithin(time.Millisecond, 10*time.Second), help: "how long one check may wait for the store"},
 		{name: "breaker-failures", fallback: "3", flag: serving, valid: wholeWithin(1, 100), help: "after how many failed calls in a row a shard of the store is not asked any more"},
 		{name: "breaker-within", fallback: "0s", flag: serving, valid: durationWithin(0, 10*time.Minute), help: "count failures within this time, successes between or not; 0 counts those in a row"},
 		{name: "probe-every", fallback: "1s", flag: serving, valid: durationWithin(100*time.Millisecond, 10*time.Minute), help: "how often one call finds out whether that shard is back"},
 		{name: "failover-hold", fallback: "2s", flag: serving, valid: durationWithin(time.Millisecond, time.Hour), help: "how long closed rules deny after a failover that lost spends"},
 		{name: "empty-hold", fallback: "1m", flag: serving, valid: durationWithin(time.Millisecond, time.Hour), help: "how long at most a shard that lost all its keys is not believed"},
-		{name: "store-username", flag: serving | looking, help: "user name at the store"},
+		{name: "store-username", flag: answering | looking, help: "user name at the store"},
 		{name: "store-password", secret: true, flag: nowhere, help: "password at the store"},
-		{name: "store-password-file", flag: serving | looking, help: "file with the password at the store"},
-		{name: "store-ca-file", flag: serving | looking, help: "certificates to trust at the store (PEM)"},
-		{name: "store-cert-file", flag: serving | looking, help: "own certificate for the store (PEM)"},
-		{name: "store-key-file", flag: serving | looking, help: "key of the own certificate (PEM)"},
+		{name: "store-password-file", flag: answering | looking, help: "file with the password at the store"},
+		{name: "store-ca-file", flag: answering | looking, help: "certificates to trust at the store (PEM)"},
+		{name: "store-cert-file", flag: answering | looking, help: "own certificate for the store (PEM)"},
+		{name: "store-key-file", flag: answering | looking, help: "key of the own certificate (PEM)"},
 		{name: "max-buckets", fallback: "1000000", flag: serving, valid: wholeWithin(1, 1e9), help: "most buckets the memory store holds"},
 
-		{name: "plain-identities", fallback: "false", flag: serving | looking, valid: truth, toggle: true, help: "keys are account ids, not secrets: store and log them as they are"},
+		{name: "plain-identities", fallback: "false", flag: answering | looking, valid: truth, toggle: true, help: "keys are account ids, not secrets: store and log them as they are"},
 		{name: "key-hash", secret: true, flag: nowhere, help: "secret that keys are hashed with; the same on all pods"},
-		{name: "key-hash-file", flag: serving | looking, help: "file with the secret that keys are hashed with"},
+		{name: "key-hash-file", flag: answering | looking, help: "file with the secret that keys are hashed with"},
 
 		{name: "max-inflight", fallback: "4096", flag: serving, valid: wholeWithin(1, 1e6), help: "most checks under way; more get 503"},
 		{name: "drain", fallback: "0s", flag: serving, valid: durationWithin(0, 10*time.Minute), help: "how long to go on answering, not ready, before stopping"},
@@ -72,8 +95,8 @@ func settings() []setting {
 		{name: "ietf-headers", fallback: "draft-11", flag: serving, valid: parses(headers.ParseIETF), help: "RateLimit fields: draft-11 or off"},
 		{name: "retry-jitter", fallback: "0", flag: serving, valid: jitter, help: "spread Retry-After by up to this part of it, 0 to 0.1, later only"},
 
-		{name: "log-level", fallback: "info", flag: serving, valid: oneOf("debug", "info", "warn", "error"), help: "debug, info, warn or error"},
-		{name: "log-format", fallback: "text", flag: serving, valid: oneOf("text", "json"), help: "text or json"},
+		{name: "log-level", fallback: "info", flag: answering, valid: oneOf("debug", "info", "warn", "error"), help: "debug, info, warn or error"},
+		{name: "log-format", fallback: "text", flag: answering, valid: oneOf("text", "json"), help: "text or json"},
 
 		{name: "server", fallback: "http://127.0.0.1:8080", flag: checking, valid: httpURL, help: "base URL of the server to ask"},
 	}
@@ -94,19 +117,12 @@ func address(value string) error {
 	return nil
 }
 
-// loopback takes an address of this machine alone, or none.
-func loopback(value string) error {
+// addressOrNone takes an address, or none.
+func addressOrNone(value string) error {
 	if value == "" {
 		return nil
 	}
-	if err := address(value); err != nil {
-		return err
-	}
-	host, _, _ := net.SplitHostPort(value)
-	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
-		return nil
-	}
-	return notLoopback(value)
+	return address(value)
 }
 
 func storeURL(value string) error {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/internal/headers"
@@ -36,6 +37,11 @@ type exchange struct {
 func (s *Server) check(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		s.wrongMethod(w, r, http.MethodPost)
+		return
+	}
+	if s.authorize != nil && !s.authorize(bearer(r)) {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		s.writeProblem(w, &tallygate.Error{Code: codeUnauthorized, Message: "send a token of this server: Authorization: Bearer tg_…"})
 		return
 	}
 	if s.inflight.Add(1) > s.maxInflight {
@@ -71,6 +77,16 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request) {
 	h["Content-Type"] = s.contentJSON
 	h["Content-Length"] = []string{strconv.Itoa(len(x.answer))}
 	_, _ = w.Write(x.answer) // the client is gone if this fails
+}
+
+// bearer is the token of a request, "" for none.
+func bearer(r *http.Request) string {
+	const scheme = "bearer "
+	h := r.Header.Get("Authorization")
+	if len(h) > len(scheme) && strings.EqualFold(h[:len(scheme)], scheme) {
+		return strings.TrimSpace(h[len(scheme):])
+	}
+	return ""
 }
 
 // decide decides the check in x and appends the answer to dst.

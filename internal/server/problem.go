@@ -18,6 +18,8 @@ const (
 	codeMethod      tallygate.Code = "method_not_allowed"
 	codeMediaType   tallygate.Code = "unsupported_media_type"
 	codeBodyTooSlow tallygate.Code = "request_timeout"
+
+	codeUnauthorized tallygate.Code = "unauthorized"
 )
 
 // problem returns status and title of a code: the one place that turns errors
@@ -50,6 +52,8 @@ func problem(code tallygate.Code) (status int, title string) {
 		return http.StatusMethodNotAllowed, "Method not allowed"
 	case codeMediaType:
 		return http.StatusUnsupportedMediaType, "Unsupported content encoding"
+	case codeUnauthorized:
+		return http.StatusUnauthorized, "Who are you"
 	case codeBodyTooSlow:
 		return http.StatusRequestTimeout, "The body did not arrive in time"
 	default:

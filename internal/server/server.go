@@ -14,6 +14,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -38,6 +39,11 @@ type Config struct {
 	Limiter Decider
 	// Ready says whether rules were loaded once. Nil means always.
 	Ready func() bool
+	// Authorize says whether a bearer token may ask for checks; it is called for each
+	// request, "" for one without. Nil means that anybody may.
+	Authorize func(token string) bool
+	// TLS has the server speak TLS; nil means plain HTTP.
+	TLS *tls.Config
 	// Style is how client headers are written.
 	Style headers.Style
 	// MaxInflight bounds the check requests under way; more get 503 at once. 0
@@ -67,6 +73,8 @@ const (
 type Server struct {
 	limiter     Decider
 	ready       func() bool
+	authorize   func(token string) bool
+	tls         *tls.Config
 	style       headers.Style
 	maxInflight int64
 	drain       time.Duration
@@ -95,6 +103,8 @@ func New(config Config) (*Server, error) {
 	s := &Server{
 		limiter:     config.Limiter,
 		ready:       config.Ready,
+		authorize:   config.Authorize,
+		tls:         config.TLS,
 		style:       config.Style,
 		maxInflight: int64(config.MaxInflight),
 		drain:       config.Drain,
@@ -151,6 +161,9 @@ func (s *Server) Handler() http.Handler {
 // ready at once, goes on for Config.Drain, then takes no more connections and
 // returns when all requests under way are answered. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	if s.tls != nil {
+		l = tls.NewListener(l, s.tls)
+	}
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(l) }()
 	select {
