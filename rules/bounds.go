@@ -23,8 +23,13 @@ const (
 	MaxNameBytes = 128
 	// MaxTextBytes bounds description, owner, reason and one match value.
 	MaxTextBytes = 4 << 10
-	// MaxTombstones bounds what a snapshot remembers of removed overrides of one
-	// rule; beyond it the rule itself gets a new revision, which says the same.
+	// MaxPatterns bounds the overrides of one rule that stand for many keys: a key is
+	// compared with those that begin or end as it does.
+	MaxPatterns = 1_000
+	// MaxNewKeysPerS bounds max_new_keys_per_s.
+	MaxNewKeysPerS = 1_000_000_000
+	// MaxTombstones bounds what a snapshot remembers of removed overrides and
+	// resets of one rule; beyond it the rule itself gets a new revision, which says the same.
 	MaxTombstones = 10_000
 
 	minBurstFactorMilli = 1_000

@@ -24,7 +24,7 @@ func (d *decoder) closedField(r *Rule, m member) bool {
 	case "replicas":
 		r.Replicas = d.whole(m, 0, MaxReplicas)
 	default:
-		return false
+		return d.bucketField(r, m)
 	}
 	return true
 }
@@ -104,7 +104,7 @@ func (rep *report) closedAllow(r *Rule) {
 		name := "closed_allow[" + num(i) + "]"
 		shown := strings.Join(parts, ", ")
 		if strings.Contains(shown, "*") {
-			rep.add(name, shown, "keys with * are not supported yet", "name one key")
+			rep.add(name, shown, "is a pattern; these keys are single ones", "name one key")
 			continue
 		}
 		key, err := rule.KeyOf(parts)

@@ -80,7 +80,7 @@ func TestClosed_refused(t *testing.T) {
 		{"list of a rule that counts nothing", `'id':'r','match':{'a':'b'},'action':'deny','closed_allow':['a']`, "closed_allow: is only for action limit"},
 		{"one value for two names", byTwo + `,'closed_allow':['x']`, "closed_allow[0]: has 1 values, the rule counts by 2"},
 		{"no address", byIP + `,'closed_allow':['192.0.2.7','office']`, `closed_allow[1]: "office" is not an address; write the key as the rule's identity has it`},
-		{"a pattern", aClosed + `,'closed_allow':['acct_*']`, "closed_allow[0]: keys with * are not supported yet; name one key"},
+		{"a pattern", aClosed + `,'closed_allow':['acct_*']`, "closed_allow[0]: is a pattern; these keys are single ones; name one key"},
 		{"twice", byIP + `,'closed_allow':['192.0.2.7','::ffff:192.0.2.7']`, "closed_allow[1]: \"::ffff:192.0.2.7\" is given twice; keep one"},
 		{"too long", aClosed + `,'closed_allow':['` + long + `']`, "closed_allow[0]: 4097 bytes are above 4096"},
 		{"no identity", `'id':'r','covers_all':true,'algorithm':'token_bucket','rate':1,'burst':5,'fail_mode':'closed','closed_allow':['x']`, "identity: missing"},

@@ -1,301 +1,258 @@
 package rules
 
 import (
-	"cmp"
-	"errors"
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/tallygate/tallygate/limit"
 )
 
 // Compile checks a set and makes the snapshot that follows prev (nil for none).
 // It never fails as a whole: a faulty rule or override is named in the problems
 // and skipped alone, and where prev has a good version of it, that one stays in
-// force. A revision not above prev's becomes prev's + 1.
+// force; a faulty candidate is skipped. A revision not above prev's becomes prev's + 1.
 //
 // Limits keep their revision, and their pointer, while their numbers are the
-// same. Changed numbers of a rule or a key have 2 × the new snapshot's revision;
-// those that return when an override ends by time have 2 × the revision of the
-// snapshot that was in force then, + 1. So the revisions of one bucket only
-// grow, also over a removed override, which the snapshot remembers until the
-// rule's own numbers change.
+// same. Changed numbers of a rule, a key or a pattern have 2 × the new snapshot's
+// revision; those that return when an override ends by time have 2 × the revision of
+// the snapshot that was in force then, + 1. So the revisions of one bucket only
+// grow, also over a removed override of a key, which the snapshot remembers until the
+// rule's own numbers change, and over a removed pattern, with which the rule itself
+// and the patterns that come after it get the new revision.
+//
+// A reset gives its key the same numbers with the new revision, in another pointer.
 //
 // now decides which overrides have ended, and since when numbers are slower.
 // Compile keeps nothing of set.
 func Compile(prev *Snapshot, set Set, revision int64, now time.Time) (*Snapshot, Problems) {
+	return NewCompiler(prev).Whole(set, revision, now)
+}
+
+// Compiler makes each snapshot from the one before it and what changed. It keeps what
+// was written, good or not, so that a change costs what it touches: a shallow copy of
+// each rule at most, the changed overrides, and all overrides of a changed rule. It
+// is not safe for concurrent use; the snapshots are.
+//
+//	Whole or Change ─► rows (what is written) ─► targets (what is in force) ─► Snapshot
+type Compiler struct {
+	last *Snapshot
+	rows map[string]*row // by the rule's id
+	// order are the ids of the rules there are, in the order of the source.
+	order []string
+	ends  ends
+	// doubled are the problems of what was given twice, linked those of supersedes.
+	doubled, linked Problems
+	run
+}
+
+// run is what holds for one compilation.
+type run struct {
+	revision int64 // of the snapshot in the making
+	nowMS    int64
+	// relinked says that rules changed, so that all of them are copied.
+	relinked bool
+	// near are the ids that unknown ones most likely stand for.
+	near map[string]string
+}
+
+// row is what is written under one id: a rule, its candidate, its overrides.
+type row struct {
+	id string
+	// present says that there is such a rule, if an unreadable one.
+	present  bool
+	at       Position
+	rule     *checked // nil if it has faults
+	problems Problems
+
+	candidate *Candidate
+	// trialProblems are those of the candidate.
+	trialProblems Problems
+
+	// overrides are by Key of the values as written; nil is one that cannot be read.
+	overrides map[string]*Override
+	bad       map[string]Problems
+	// misfits are the overrides that the candidate cannot have.
+	misfits map[string]bool
+	// crowded says that overrides stand in each other's way, so that their order
+	// matters: two of one key, or too many patterns.
+	crowded bool
+
+	// live and trial are what this row is compiled to, in the making.
+	live, trial *target
+}
+
+// NewCompiler returns a compiler whose first snapshot follows prev; nil for none. It
+// knows nothing of what prev was made from: begin with Whole.
+func NewCompiler(prev *Snapshot) *Compiler {
 	if prev == nil {
 		prev = newSnapshot(0, nil)
 	}
-	c := compiler{
-		prev:     prev,
-		revision: max(revision, prev.revision+1),
-		nowMS:    now.UnixMilli(),
-		byID:     map[string]*Compiled{},
-		seen:     map[string]bool{},
-	}
-	c.addRules(set)
-	c.link()
-	c.addOverrides(set)
-	for _, rule := range c.rules {
-		c.remember(rule)
-	}
-	return newSnapshot(c.revision, c.rules), c.problems
+	return &Compiler{last: prev, rows: map[string]*row{}}
 }
 
-// compiler holds what one Compile works on.
-type compiler struct {
-	prev     *Snapshot
-	revision int64
-	nowMS    int64
-
-	rules    []*Compiled
-	byID     map[string]*Compiled
-	seen     map[string]bool // ids met, good or not
-	problems Problems
+func (c *Compiler) begin(revision int64, now time.Time) {
+	c.run = run{revision: max(revision, c.last.revision+1), nowMS: now.UnixMilli()}
 }
 
-func (c *compiler) addRules(set Set) {
-	for _, r := range set.Rules {
-		if r.ID != "" && c.seen[r.ID] {
-			rep := report{rule: r.ID, at: r.At}
-			rep.add("id", r.ID, quote(r.ID)+" is taken by a rule before it", "rename this one")
-			c.problems = append(c.problems, rep.out...)
-			continue
-		}
-		c.seen[r.ID] = true
-		problems, lim := r.check()
-		c.problems = append(c.problems, problems...)
-		if len(problems.Faults()) == 0 {
-			c.add(r.clone(), lim)
-		} else {
-			c.keep(r.ID)
-		}
+// Whole is [Compile] after the last snapshot.
+func (c *Compiler) Whole(set Set, revision int64, now time.Time) (*Snapshot, Problems) {
+	c.begin(revision, now)
+	c.relinked = true
+	c.rows, c.order, c.ends, c.doubled = map[string]*row{}, nil, ends{}, nil
+	var problems Problems
+	for i := range set.Rules {
+		problems = append(problems, c.write(&set.Rules[i])...)
 	}
 	for _, ref := range set.Unread {
-		if ref.Key == nil && !c.seen[ref.Rule] {
-			c.seen[ref.Rule] = true
-			c.keep(ref.Rule)
+		if ref.Key == nil && !c.row(ref.Rule).present {
+			c.insert(c.row(ref.Rule), len(c.order))
 		}
 	}
-}
-
-// keep carries on the last good version of a rule, if there is one.
-func (c *compiler) keep(id string) {
-	if last := c.prev.byID[id]; last != nil {
-		_, lim := last.rule.check()
-		c.add(last.rule, lim)
+	problems = append(problems, c.propose(set.Candidates)...)
+	for _, id := range c.order {
+		c.startRow(c.rows[id])
 	}
-}
-
-func (c *compiler) add(r Rule, lim *limit.Limit) {
-	rule := &Compiled{rule: r, ordinal: len(c.rules), keys: map[string]*entry{}}
-	rule.compileConditions()
-	rule.compileClosedAllow()
-	rule.base = entry{maxCost: r.maxCost(), endMS: never}
-	if lim != nil {
-		var last entry
-		if before := c.before(rule); before != nil {
-			last = before.base
+	c.link()
+	problems = append(problems, c.linked...)
+	for i := range set.Overrides {
+		problems = append(problems, c.writeOverride(&set.Overrides[i])...)
+	}
+	for _, ref := range set.Unread {
+		if row := c.row(ref.Rule); ref.Key != nil && !row.has(Key(ref.Key)) {
+			row.overrides[Key(ref.Key)] = nil
+			c.override(row, Key(ref.Key))
 		}
-		rule.base.lim, rule.base.slowMS = c.follow(last.lim, last.slowMS, lim, 2*c.revision)
 	}
-	c.rules = append(c.rules, rule)
-	c.byID[r.ID] = rule
+	snapshot, more := c.finish(set.Resets)
+	problems = append(problems, more...)
+	for _, id := range c.order {
+		problems = append(problems, c.rows[id].trialProblems...)
+	}
+	return snapshot, problems
 }
 
-// before returns the version of a rule in prev that had the same buckets.
-func (c *compiler) before(rule *Compiled) *Compiled {
-	last := c.prev.byID[rule.rule.ID]
-	if last == nil || last.Domain() != rule.Domain() || last.base.lim == nil || rule.Action() != ActionLimit {
+// row returns the row of an id, a new one if there is none.
+func (c *Compiler) row(id string) *row {
+	r := c.rows[id]
+	if r == nil {
+		r = &row{id: id, overrides: map[string]*Override{}}
+		c.rows[id] = r
+	}
+	return r
+}
+
+func (r *row) has(name string) bool {
+	_, has := r.overrides[name]
+	return has
+}
+
+// insert gives a row its place among the rules.
+func (c *Compiler) insert(r *row, at int) {
+	r.present = true
+	c.order = slices.Insert(c.order, at, r.id)
+}
+
+// write takes a rule as written, unless there is one of its id.
+func (c *Compiler) write(r *Rule) Problems {
+	if row := c.rows[r.ID]; r.ID != "" && row != nil && row.present {
+		rep := report{rule: r.ID, at: r.At}
+		rep.add("id", r.ID, quote(r.ID)+" is taken by a rule before it", "rename this one")
+		c.doubled = append(c.doubled, rep.out...)
+		return rep.out
+	}
+	row := c.row(r.ID)
+	if !row.present {
+		c.insert(row, len(c.order))
+	}
+	row.write(r)
+	return row.problems
+}
+
+func (r *row) write(rule *Rule) {
+	problems, lim := rule.check()
+	r.rule, r.problems, r.at = nil, problems, rule.At
+	if len(problems.Faults()) == 0 {
+		r.rule = &checked{rule.clone(), lim}
+	}
+}
+
+// writeOverride takes an override as written, unless its rule has it before.
+func (c *Compiler) writeOverride(o *Override) Problems {
+	row, name := c.row(o.Rule), Key(o.Key)
+	if len(o.Key) > 0 && row.has(name) {
+		problems := row.taken(o)
+		c.doubled = append(c.doubled, problems...)
+		return problems
+	}
+	row.overrides[name] = o.clone()
+	c.override(row, name)
+	return row.bad[name]
+}
+
+func (r *row) taken(o *Override) Problems {
+	rep := report{rule: o.Rule, at: o.At}
+	rep.add("key", firstOf(o.Key), "the rule has an override of this key before it", "keep one")
+	return rep.out
+}
+
+// finish ends a compilation: it makes what was compiled the last snapshot, and
+// returns the problems of resets.
+func (c *Compiler) finish(resets []Ref) (*Snapshot, Problems) {
+	for _, r := range c.rows {
+		for _, t := range r.targets() {
+			t.settle()
+		}
+	}
+	problems := c.reset(resets)
+	rules := make([]*Compiled, 0, len(c.order))
+	for _, id := range c.order {
+		if rule := c.publish(c.rows[id]); rule != nil {
+			rules = append(rules, rule)
+		}
+	}
+	for id, r := range c.rows {
+		r.live, r.trial = nil, nil
+		if !r.present && len(r.overrides) == 0 {
+			delete(c.rows, id)
+		}
+	}
+	c.last = newSnapshot(c.revision, rules)
+	return c.last, problems
+}
+
+// publish returns the rule that a row has in the new snapshot, nil for none.
+func (c *Compiler) publish(r *row) *Compiled {
+	if r.live == nil {
+		if c.untouched(r) {
+			return c.carry(c.last.byID[r.id])
+		}
 		return nil
 	}
-	return last
+	rule := r.live.publish()
+	rule.trial = nil
+	if r.trial != nil {
+		rule.trial = &Trial{Rule: r.trial.publish(), Stage: r.candidate.Stage, Percent: r.candidate.Percent, SinceMS: r.candidate.SinceMS}
+		r.trialProblems = r.trialFaults()
+	}
+	return rule
 }
 
-// follow gives next, just compiled, its place after the limit that was in force
-// for the same bucket: last itself where nothing changed.
-func (c *compiler) follow(last *limit.Limit, slowMS int64, next *limit.Limit, revision int64) (*limit.Limit, int64) {
-	if last == nil {
-		next.Revision = revision
-		return next, 0
+// problems returns what is wrong with all that is written.
+func (c *Compiler) problems() Problems {
+	out := slices.Clone(c.doubled)
+	for _, id := range c.order {
+		out = append(out, c.rows[id].problems...)
 	}
-	if last.Same(next) {
-		return last, slowMS
-	}
-	next.Revision = revision
-	return next, max(slowMS, c.slowUntil(last, next, c.nowMS))
-}
-
-// slowUntil returns until when a bucket that is missing since a change of its
-// numbers may not be a full one; 0 if they did not get slower. A bucket nobody
-// asked for since expired by its old numbers, at the latest when these would have
-// filled it.
-func (c *compiler) slowUntil(last, next *limit.Limit, sinceMS int64) int64 {
-	if !slower(last, next) {
-		return 0
-	}
-	return sinceMS + min(timeToFullMS(last), timeToFullMS(next), slowStart.Milliseconds())
-}
-
-func (c *compiler) addOverrides(set Set) {
-	for _, o := range set.Overrides {
-		rule, key, lim, problems := c.checkOverride(o)
-		if rule != nil && key != "" && rule.keys[key] != nil {
-			rep := report{rule: o.Rule, at: o.At}
-			rep.add("key", key, "the rule has an override of this key before it", "keep one")
-			problems, lim, rule = rep.out, nil, nil
-		}
-		c.problems = append(c.problems, problems...)
-		if lim != nil {
-			o.Key = slices.Clone(o.Key)
-			c.addOverride(rule, key, o, lim)
-		} else if rule != nil && key != "" {
-			c.keepOverride(rule, key)
+	out = append(out, c.linked...)
+	for _, id := range slices.Sorted(maps.Keys(c.rows)) {
+		r := c.rows[id]
+		for _, name := range slices.Sorted(maps.Keys(r.bad)) {
+			out = append(out, r.bad[name]...)
 		}
 	}
-	for _, ref := range set.Unread {
-		rule := c.byID[ref.Rule]
-		if ref.Key == nil || rule == nil || rule.Action() != ActionLimit {
-			continue
-		}
-		if key, err := rule.KeyOf(ref.Key); err == nil && rule.keys[key] == nil {
-			c.keepOverride(rule, key)
-		}
+	for _, id := range c.order {
+		out = append(out, c.rows[id].trialProblems...)
 	}
-}
-
-// checkOverride returns the rule and key an override is for, as far as they are
-// known, and its limit if it has no faults.
-func (c *compiler) checkOverride(o Override) (*Compiled, string, *limit.Limit, Problems) {
-	rep := report{rule: clip(o.Rule), at: o.At, out: o.Validate()}
-	rule := c.byID[o.Rule]
-	if rule == nil {
-		if len(rep.out) == 0 {
-			c.noRule(&rep, o.Rule)
-		}
-		return nil, "", nil, rep.out
-	}
-	if rule.Action() != ActionLimit {
-		rep.add("rule", o.Rule, "action "+string(rule.Action())+" counts nothing", "remove the override")
-		return nil, "", nil, rep.out
-	}
-	key, err := rule.KeyOf(o.Key)
-	if err != nil && len(rep.out) == 0 {
-		rep.badKey(o, err)
-	}
-	if len(rep.out) > 0 {
-		return rule, key, nil, rep.out
-	}
-	lim := rep.numbers(rule.rule.Algorithm, rule.rule.over(o.Numbers))
-	return rule, key, lim, rep.out
-}
-
-// noRule says why an override's rule is not there.
-func (c *compiler) noRule(rep *report, id string) {
-	if c.seen[id] {
-		rep.add("rule", id, "rule "+quote(id)+" has faults and is not in force", "mend the rule")
-		return
-	}
-	fix := "add the rule or remove the override"
-	if near := nearest(id, slices.Sorted(maps.Keys(c.byID))); near != "" {
-		fix = "did you mean " + quote(near) + "?"
-	}
-	rep.add("rule", id, "there is no rule "+quote(id), fix)
-}
-
-func (rep *report) badKey(o Override, err error) {
-	message, fix := err.Error(), "write the key as the rule's identity has it"
-	if keyErr, ok := errors.AsType[*KeyError](err); ok {
-		message = keyErr.Message
-		if keyErr.Attribute == attrIP {
-			fix = "name one address; networks (CIDR) are not supported yet"
-		}
-	}
-	rep.add("key", o.Key[0], message, fix)
-}
-
-// keepOverride carries on the last good version of an override, if there is one
-// and it still fits its rule.
-func (c *compiler) keepOverride(rule *Compiled, key string) {
-	before := c.before(rule)
-	if before == nil || before.keys[key] == nil || before.keys[key].override == nil {
-		return
-	}
-	o := *before.keys[key].override
-	if _, _, lim, problems := c.checkOverride(o); len(problems) == 0 {
-		c.addOverride(rule, key, o, lim)
-	}
-}
-
-// addOverride adds the numbers of one key, and those that follow when they end.
-func (c *compiler) addOverride(rule *Compiled, key string, o Override, lim *limit.Limit) {
-	e := &entry{override: &o, maxCost: cmp.Or(o.MaxCost, rule.base.maxCost), endMS: never, endCost: rule.base.maxCost}
-	var last *limit.Limit
-	var slowMS int64
-	if before := c.before(rule); before != nil {
-		was := before.entry(key)
-		last, slowMS = was.limitAt(c.nowMS), was.slowUntil(c.nowMS)
-	}
-	rule.keys[key] = e
-	ended := *rule.base.lim
-	if o.ExpiresAt.IsZero() {
-		e.lim, e.slowMS = c.follow(last, slowMS, lim, 2*c.revision)
-		return
-	}
-	e.endMS = o.ExpiresAt.UnixMilli()
-	if e.endMS <= c.nowMS {
-		e.endLim, e.endSlowMS = c.follow(last, slowMS, &ended, 2*c.revision+1)
-		e.lim = e.endLim // an ended override does not come back with the clock
-		e.maxCost = e.endCost
-		if last == nil {
-			e.endSlowMS = c.slowUntil(lim, e.endLim, e.endMS)
-		}
-		return
-	}
-	e.lim, e.slowMS = c.follow(last, slowMS, lim, 2*c.revision)
-	e.endLim = e.lim
-	if !e.lim.Same(&ended) {
-		// Above every revision that a pod may have sent for this key, also one
-		// that knows no more than this snapshot and calls all numbers new in it.
-		ended.Revision = 2*c.revision + 1
-		e.endLim, e.endSlowMS = &ended, c.slowUntil(e.lim, &ended, e.endMS)
-	}
-}
-
-// remember gives the keys whose override is gone the rule's numbers with a
-// revision above the override's: else their buckets would keep its numbers.
-func (c *compiler) remember(rule *Compiled) {
-	before := c.before(rule)
-	if before == nil {
-		return
-	}
-	gone := 0
-	for key, was := range before.keys {
-		if rule.keys[key] != nil {
-			continue
-		}
-		e := entry{maxCost: rule.base.maxCost, endMS: never}
-		numbers := *rule.base.lim
-		e.lim, e.slowMS = c.follow(was.limitAt(c.nowMS), was.slowUntil(c.nowMS), &numbers, 2*c.revision)
-		if e.lim.Revision > rule.base.lim.Revision || e.slowMS > max(rule.base.slowMS, c.nowMS) {
-			rule.keys[key] = &e
-			gone++
-		}
-	}
-	if gone > MaxTombstones {
-		c.forget(rule)
-	}
-}
-
-// forget drops the memory of removed overrides by giving the rule's own numbers
-// a revision above all of them. It costs one conversion of every bucket.
-func (c *compiler) forget(rule *Compiled) {
-	numbers := *rule.base.lim
-	numbers.Revision = 2 * c.revision
-	rule.base.lim = &numbers
-	maps.DeleteFunc(rule.keys, func(_ string, e *entry) bool { return e.override == nil })
+	return out
 }
 
 // clone returns a copy that shares nothing.
@@ -309,4 +266,17 @@ func (r *Rule) clone() Rule {
 		out.ClosedAllow[i] = slices.Clone(parts)
 	}
 	return out
+}
+
+func (o *Override) clone() *Override {
+	out := *o
+	out.Key = slices.Clone(o.Key)
+	return &out
+}
+
+func firstOf(key []string) string {
+	if len(key) == 0 {
+		return ""
+	}
+	return key[0]
 }

@@ -84,7 +84,7 @@ func TestCompileOverrides(t *testing.T) {
 		override("r", "big", `'rate':1`),
 		override("r", "odd", `'limit':1`),
 		override("r", "slow", `'rate':1,'per_s':2678400`),
-		override("ip", "192.0.2.0/24", `'limit':1`),
+		override("ip", "192.0.2.1/24", `'limit':1`),
 		override("day", "u1", `'limit':1`),
 	), 1, start)
 	want := strings.Join([]string{
@@ -93,7 +93,7 @@ func TestCompileOverrides(t *testing.T) {
 		`key: the rule has an override of this key before it; keep one`,
 		`limit: is not a field of token_bucket; remove it or use sliding_window`,
 		`burst: takes 535680000 s to fill, above 31622400; lower burst or raise rate`,
-		`key: "192.0.2.0/24" is not an address; name one address; networks (CIDR) are not supported yet`,
+		`key: "192.0.2.1/24" is an address inside a network; the network is 192.0.2.0/24; name one address, or for a rule that counts by ip alone a network`,
 		`key: has 1 values, the rule counts by 2 ["u" "v"]; write the key as the rule's identity has it`,
 	}, "\n")
 	if got := lines(problems); got != want {

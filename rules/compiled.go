@@ -16,10 +16,22 @@ const slowStart = 60 * time.Second
 type Compiled struct {
 	rule    Rule
 	ordinal int // place in the file
-	base    entry
-	// keys holds the keys with other numbers than base, by encoded key: those
-	// with an override, and those that had one.
-	keys map[string]*entry
+	// bucketRule is the rule's name in the names of buckets.
+	bucketRule string
+
+	base entry
+	// ended is the rule's own numbers with a revision above all that went before this
+	// snapshot, for the keys whose override ends by time while it is in force.
+	ended *limit.Limit
+	// keys holds the keys with an override. gone holds those that had one, or were
+	// reset: they have the numbers of the keys around them, with a revision above what
+	// their buckets have seen.
+	keys, gone *table
+	// patterns are the overrides of many keys; nil for none.
+	patterns *patterns
+	// slow are patterns that went a short while ago, see NotFresh.
+	slow []slowPattern
+
 	// closedAllow holds the encoded keys that pass while the store does not answer;
 	// nil for none.
 	closedAllow map[string]struct{}
@@ -32,20 +44,27 @@ type Compiled struct {
 	rank       int   // superseding rules come before superseded ones
 }
 
-// entry is the numbers of one key of a rule, or of all other keys.
+// entry is the numbers of one key of a rule, of a pattern, or of all other keys.
 type entry struct {
-	// lim and maxCost are in force until endMS, then endLim and the rule's own.
+	// lim and maxCost are in force until endMS, then endLim and the rule's own
+	// max_cost. Without an endLim it is the rule's ended numbers.
 	lim     *limit.Limit
 	maxCost int64
 	endMS   int64
 	endLim  *limit.Limit
-	endCost int64
 	// slowMS and endSlowMS are until when a missing bucket is not a full one.
 	slowMS, endSlowMS int64
 
 	// override is what the numbers are made from; nil in the rule's own entry and
 	// where an override was removed.
 	override *Override
+}
+
+// slowPattern is a pattern that was removed, and until when a missing bucket of a
+// key that it covers is not a full one.
+type slowPattern struct {
+	*keyPattern
+	untilMS int64
 }
 
 const never = math.MaxInt64
@@ -86,7 +105,7 @@ func (c *Compiled) Trial() *Trial { return c.trial }
 
 // BucketRule returns the name of the rule in the names of its buckets: its ID, or
 // for a candidate one that no rule can have.
-func (c *Compiled) BucketRule() string { return c.rule.ID }
+func (c *Compiled) BucketRule() string { return c.bucketRule }
 
 // NextWindow reports whether changed numbers apply from the next window on.
 func (c *Compiled) NextWindow() bool { return c.rule.OnChange == OnChangeNextWindow }
@@ -109,7 +128,7 @@ func (c *Compiled) MaxCost() int64 { return c.base.maxCost }
 func (c *Compiled) Effective(key string, now time.Time) (lim *limit.Limit, maxCost int64) {
 	e := c.entry(key)
 	if e.endMS <= now.UnixMilli() {
-		return e.endLim, e.endCost
+		return c.endOf(e), c.base.maxCost
 	}
 	return e.lim, e.maxCost
 }
@@ -118,22 +137,59 @@ func (c *Compiled) Effective(key string, now time.Time) (lim *limit.Limit, maxCo
 // the time to full, at most a minute. A bucket that is missing then may have
 // expired as full under the old numbers and is not a full one under the new.
 func (c *Compiled) NotFresh(key string, now time.Time) bool {
-	return now.UnixMilli() < c.entry(key).slowUntil(now.UnixMilli())
+	nowMS := now.UnixMilli()
+	if nowMS < c.entry(key).slowUntil(nowMS) {
+		return true
+	}
+	if len(c.slow) == 0 || c.keys.get(key) != nil || c.gone.get(key) != nil {
+		return false
+	}
+	for i := range c.slow {
+		s := &c.slow[i]
+		if nowMS >= s.untilMS {
+			continue
+		}
+		if value, addr, ok := patternValue(key, s.kind == network); ok && s.covers(value, addr) {
+			return true
+		}
+	}
+	return false
 }
 
+// entry finds the numbers of an encoded key: its own, then those of the best
+// pattern, then the rule's.
 func (c *Compiled) entry(key string) *entry {
-	if len(c.keys) > 0 {
-		if e := c.keys[key]; e != nil {
-			return e
+	if e := c.keys.get(key); e != nil {
+		return e
+	}
+	if e := c.gone.get(key); e != nil {
+		return e
+	}
+	return c.under(key)
+}
+
+// under finds the numbers of a key that has none of its own.
+func (c *Compiled) under(key string) *entry {
+	if c.patterns != nil {
+		if p := c.patterns.find(key); p != nil {
+			return p.entry
 		}
 	}
 	return &c.base
 }
 
-// limitAt returns the limit in force at that time.
-func (e *entry) limitAt(nowMS int64) *limit.Limit {
-	if e.endMS <= nowMS {
+// endOf returns the numbers that hold once an entry has ended.
+func (c *Compiled) endOf(e *entry) *limit.Limit {
+	if e.endLim != nil {
 		return e.endLim
+	}
+	return c.ended
+}
+
+// limitAt returns the limit in force at that time.
+func (c *Compiled) limitAt(e *entry, nowMS int64) *limit.Limit {
+	if e.endMS <= nowMS {
+		return c.endOf(e)
 	}
 	return e.lim
 }

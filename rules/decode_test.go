@@ -109,10 +109,12 @@ func TestFieldsRefusedWhenRead(t *testing.T) {
 	for _, tt := range []struct{ name, fields, want string }{
 		{"priority", `'priority':0`, "priority" + later},
 		{"shed_floor", `'shed_floor':1`, "shed_floor" + later},
-		{"max_new_keys_per_s", `'max_new_keys_per_s':'off'`, "max_new_keys_per_s" + later},
-		{"on_change", `'on_change':'now'`, "on_change" + later},
 		{"regions", `'regions':{'us-east':0.6}`, "regions" + later},
 
+		{"max_new_keys_per_s of none", `'max_new_keys_per_s':0`, "max_new_keys_per_s: 0 is below 1; raise it"},
+		{"max_new_keys_per_s above", `'max_new_keys_per_s':1000000001`, "max_new_keys_per_s: 1000000001 is above 1000000000; lower it"},
+		{"max_new_keys_per_s misspelt", `'max_new_keys_per_s':'of'`, "max_new_keys_per_s: \"of\" is none of off; did you mean \"off\"?"},
+		{"on_change misspelt", `'on_change':'next'`, "on_change: \"next\" is none of now, next_window; use one of these"},
 		{"max_lease above", `'max_lease':1000001`, "max_lease: 1000001 is above 1000000; lower it"},
 		{"replicas above", `'replicas':6`, "replicas: 6 is above 5; lower it"},
 		{"replicas below", `'replicas':-1`, "replicas: -1 is below 0; raise it"},
@@ -203,7 +205,7 @@ func TestOverrideJSON(t *testing.T) {
 		{"no key", `{"rule":"r","rate":1}`, `key: missing; say whose numbers these are`},
 		{"no rule", `{"key":"k","rate":1}`, `rule: missing; give 1 to 128 of A-Z a-z 0-9 . _ -`},
 		{"no numbers", `{"rule":"r","key":"k"}`, `the override has no numbers; give at least one, such as rate or limit`},
-		{"wildcard", `{"rule":"r","key":"acct_*","rate":1}`, `key: keys with * are not supported yet; name one key`},
+		{"wildcard in a list", `{"rule":"r","key":["acct_*","x"],"rate":1}`, `key[0]: patterns (*) are only for rules that count by one name; name one key`},
 		{"long key", `{"rule":"r","key":"` + strings.Repeat("k", 4097) + `","rate":1}`, `key: 4097 bytes are above 4096; shorten it`},
 		{"OVF-10 rate 0", `{"rule":"r","key":"k","rate":0}`, `rate: 0 is below 1; raise it`},
 	} {
@@ -235,6 +237,8 @@ func TestJSONRoundTrip(t *testing.T) {
 			Identity: rapid.SliceOfN(text, 1, 4).Draw(t, "identity"), CoversAll: rapid.Bool().Draw(t, "all"),
 			Algorithm: limit.Algorithm(rapid.IntRange(0, 4).Draw(t, "algorithm")), Numbers: numbers.Draw(t, "numbers"),
 			Mode: rapid.SampledFrom([]rules.Mode{"", "shadow"}).Draw(t, "mode"), MaxCost: rapid.Int64Range(0, 9).Draw(t, "max"),
+			OnChange:       rapid.SampledFrom([]string{"", rules.OnChangeNow, rules.OnChangeNextWindow}).Draw(t, "on_change"),
+			MaxNewKeysPerS: rapid.SampledFrom([]int64{0, 1, rules.MaxNewKeysPerS}).Draw(t, "new keys"),
 		}
 		var back rules.Rule
 		roundTrip(t, rule, &back)

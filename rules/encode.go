@@ -30,6 +30,9 @@ type ruleJSON struct {
 	ClosedAllowance any   `json:"closed_allowance,omitempty"`
 	Replicas        int64 `json:"replicas,omitempty"`
 
+	OnChange       string `json:"on_change,omitempty"`
+	MaxNewKeysPerS int64  `json:"max_new_keys_per_s,omitempty"`
+
 	Supersedes []string `json:"supersedes,omitempty"`
 }
 
@@ -65,6 +68,7 @@ func (r Rule) MarshalJSON() ([]byte, error) {
 		Mode: r.Mode, FailMode: r.FailMode, Counting: r.Counting, MaxLease: r.MaxLease, SyncMS: r.SyncMS, PreLimit: r.PreLimit.json(), Supersedes: r.Supersedes,
 	}
 	out.ClosedAllow, out.ClosedAllowance, out.Replicas = keysJSON(r.ClosedAllow), allowanceJSON(r.ClosedAllowanceMilli), r.Replicas
+	out.OnChange, out.MaxNewKeysPerS = r.OnChange, r.MaxNewKeysPerS
 	if r.Algorithm != 0 {
 		out.Algorithm = r.Algorithm.String()
 	}

@@ -15,12 +15,6 @@ func (d *decoder) laterField(m member) bool {
 		d.whole(m, 0, 1_000)
 	case "shed_floor":
 		d.fraction(m, 0.05, 1)
-	case "max_new_keys_per_s":
-		if string(m.raw) != `"off"` {
-			d.whole(m, 1, 1_000_000_000)
-		}
-	case "on_change":
-		d.word(m, []string{"now", "next_window"})
 	case "regions":
 		d.regions(m)
 	default:

@@ -4,28 +4,37 @@ import (
 	"slices"
 )
 
-// link resolves supersedes to rules of the same domain and orders the rules so
-// that each comes before those that do not apply where it does.
-func (c *compiler) link() {
-	targets := make([][]*Compiled, len(c.rules))
-	for _, rule := range c.rules {
+// link gives the rules in the making their places, resolves supersedes to rules of the
+// same domain and orders the rules so that each comes before those that do not apply
+// where it does.
+func (c *Compiler) link() {
+	c.linked = nil
+	var list []*Compiled
+	for _, id := range c.order {
+		if t := c.rows[id].live; t != nil {
+			t.now.ordinal, t.now.supersedes = len(list), nil
+			list = append(list, t.now)
+		}
+	}
+	targets := make([][]*Compiled, len(list))
+	for _, rule := range list {
 		for i, id := range rule.rule.Supersedes {
-			target := c.byID[id]
+			row := c.rows[id]
 			switch {
-			case target == nil:
+			case row == nil || row.live == nil:
 				c.warnSupersedes(rule, i, "there is no rule "+quote(id), "remove it or add the rule")
-			case target.Domain() != rule.Domain():
-				c.warnSupersedes(rule, i, "rule "+quote(id)+" is in domain "+quote(target.Domain()), "remove it: domains never meet")
+			case row.live.now.Domain() != rule.Domain():
+				c.warnSupersedes(rule, i, "rule "+quote(id)+" is in domain "+quote(row.live.now.Domain()), "remove it: domains never meet")
 			default:
-				targets[rule.ordinal] = append(targets[rule.ordinal], target)
+				targets[rule.ordinal] = append(targets[rule.ordinal], row.live.now)
 			}
 		}
 	}
-	w := walk{compiler: c, targets: targets, state: make([]visit, len(c.rules)), next: len(c.rules)}
-	for _, rule := range c.rules {
+	w := walk{Compiler: c, targets: targets, state: make([]visit, len(list)), next: len(list)}
+	for _, rule := range list {
 		w.from(rule)
 	}
-	for _, rule := range c.rules {
+	for _, rule := range list {
 		for _, target := range w.targets[rule.ordinal] {
 			rule.supersedes = append(rule.supersedes, target.ordinal)
 		}
@@ -33,10 +42,15 @@ func (c *compiler) link() {
 	}
 }
 
-func (c *compiler) warnSupersedes(rule *Compiled, i int, message, fix string) {
+// linkAs takes the place of the same rule, compiled before.
+func (c *Compiled) linkAs(other *Compiled) {
+	c.ordinal, c.supersedes, c.rank = other.ordinal, other.supersedes, other.rank
+}
+
+func (c *Compiler) warnSupersedes(rule *Compiled, i int, message, fix string) {
 	rep := report{rule: rule.rule.ID, at: rule.rule.At}
 	rep.warn("supersedes["+num(i)+"]", rule.rule.Supersedes[i], message, fix)
-	c.problems = append(c.problems, rep.out...)
+	c.linked = append(c.linked, rep.out...)
 }
 
 type visit uint8
@@ -49,7 +63,7 @@ const (
 
 // walk goes through the rules depth first and ranks them, last first.
 type walk struct {
-	*compiler
+	*Compiler
 	targets [][]*Compiled
 	state   []visit
 	next    int
@@ -68,7 +82,7 @@ func (w *walk) from(rule *Compiled) {
 			rep := report{rule: rule.rule.ID, at: rule.rule.At}
 			rep.add("supersedes", target.rule.ID, "goes in a circle by way of "+quote(target.rule.ID),
 				"break it; until then this rule supersedes nothing")
-			w.problems = append(w.problems, rep.out...)
+			w.linked = append(w.linked, rep.out...)
 			w.targets[rule.ordinal] = nil
 			break
 		}

@@ -50,6 +50,7 @@ func (rep *report) counted(r *Rule) *limit.Limit {
 	}
 	rep.counting(r)
 	rep.closed(r)
+	rep.buckets(r)
 	if r.MaxCost != 0 && !rep.inRange("max_cost", r.MaxCost, 1, limit.MaxCost) {
 		return nil
 	}
@@ -86,6 +87,8 @@ func (rep *report) uncounted(r *Rule, action Action) {
 		field{name: "closed_allow", given: len(r.ClosedAllow) > 0},
 		field{name: "closed_allowance", given: r.ClosedAllowanceMilli != 0},
 		field{name: "replicas", given: r.Replicas != 0},
+		field{name: "on_change", given: r.OnChange != ""},
+		field{name: "max_new_keys_per_s", given: r.MaxNewKeysPerS != 0},
 	)
 	for _, f := range given {
 		if f.given {
@@ -172,8 +175,8 @@ func (o *Override) Validate() Problems {
 		switch {
 		case part == "":
 			rep.add(field, "", "is empty", "give the identity's value")
-		case strings.Contains(part, "*"):
-			rep.add(field, part, "keys with * are not supported yet", "name one key")
+		case strings.Contains(part, "*") && len(o.Key) > 1:
+			rep.add(field, part, "patterns (*) are only for rules that count by one name", "name one key")
 		}
 	}
 	if n := len(identity.Key(o.Key)); n > MaxKeyBytes {
