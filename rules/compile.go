@@ -38,6 +38,7 @@ func Compile(prev *Snapshot, set Set, revision int64, now time.Time) (*Snapshot,
 	c.addRules(set)
 	c.link()
 	c.addOverrides(set)
+	c.addCandidates(set)
 	for _, rule := range c.rules {
 		c.remember(rule)
 	}
@@ -309,4 +310,21 @@ func (r *Rule) clone() Rule {
 		out.ClosedAllow[i] = slices.Clone(parts)
 	}
 	return out
+}
+
+// addCandidates puts candidates beside their rules.
+func (c *compiler) addCandidates(set Set) {
+	for i := range set.Candidates {
+		t := &set.Candidates[i]
+		live := c.byID[t.Rule.ID]
+		problems, lim := t.Rule.check()
+		if live == nil || lim == nil || len(problems.Faults()) > 0 {
+			continue
+		}
+		lim.Revision = 2 * c.revision
+		rule := &Compiled{rule: t.Rule.clone(), ordinal: live.ordinal, keys: map[string]*entry{}, bucketRule: t.Rule.ID + "~candidate"}
+		rule.compileClosedAllow()
+		rule.base = entry{maxCost: rule.rule.maxCost(), endMS: never, lim: lim}
+		live.trial = &Trial{Rule: rule, Stage: t.Stage, Percent: t.Percent, SinceMS: t.SinceMS}
+	}
 }

@@ -26,6 +26,8 @@ type Compiled struct {
 
 	// trial is the candidate beside this rule; nil for none.
 	trial *Trial
+	// bucketRule is the name of a candidate's buckets; "" for a rule.
+	bucketRule string
 
 	conditions []condition
 	supersedes []int // ordinals of rules in the same domain, sorted
@@ -86,7 +88,12 @@ func (c *Compiled) Trial() *Trial { return c.trial }
 
 // BucketRule returns the name of the rule in the names of its buckets: its ID, or
 // for a candidate one that no rule can have.
-func (c *Compiled) BucketRule() string { return c.rule.ID }
+func (c *Compiled) BucketRule() string {
+	if c.bucketRule != "" {
+		return c.bucketRule
+	}
+	return c.rule.ID
+}
 
 // NextWindow reports whether changed numbers apply from the next window on.
 func (c *Compiled) NextWindow() bool { return c.rule.OnChange == OnChangeNextWindow }
