@@ -3,7 +3,6 @@ package tallygate
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/tallygate/tallygate/rules"
 )
@@ -92,7 +91,3 @@ func (l *Limiter) Reset(_ context.Context, _, _ string, _ []string) (int, error)
 // Busiest returns the buckets this pod spends most on, the busiest first, at most n.
 // It looks at the last second or so.
 func (l *Limiter) Busiest(_ int) []KeyRate { return nil }
-
-// Trials returns what this pod counted of candidates in slices that began at
-// sinceMS or later and have ended at now.
-func (l *Limiter) Trials(_ int64, _ time.Time) []Trial { return nil }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/candidate"
 	"github.com/tallygate/tallygate/internal/pod"
 	"github.com/tallygate/tallygate/store"
 )
@@ -29,6 +30,12 @@ type Limiter struct {
 	// pod answers from leases and remembered denials, in front of a store that is
 	// not in this process; nil without one.
 	pod *pod.Runner
+	// place is where the pod stands among all pods, 0 to 99: candidates in canary on
+	// so many percent of them are enforced where it is below that.
+	place    int
+	deadline time.Duration
+	tally    *candidate.Tally
+	showKey  func(domain, key string) string
 }
 
 // New returns a limiter.
@@ -41,6 +48,11 @@ func New(config Config) (*Limiter, error) {
 		now:   config.Now,
 		log:   sampled{log: config.Log},
 		meter: newMeter(config.Rules.Snapshot(), config.Now()),
+
+		place:    placeOf(config.Pod),
+		deadline: config.Deadline,
+		tally:    candidate.NewTally(),
+		showKey:  config.ShowKey,
 	}
 	l.scratch.New = func() any { return &scratch{stripe: l.meter.next()} }
 	l.table, _ = config.Store.(memoryTable)

@@ -67,6 +67,8 @@ type stripe struct {
 type ruleCells struct {
 	entries                             [outcomeCount][sourceCount]int64
 	spent, denied, failOpen, failClosed int64
+	// trials are what the rule and its candidate said, by 1 for a denial.
+	trials [2][2]int64
 }
 
 func newMeter(snapshot *rules.Snapshot, now time.Time) *meter {
@@ -199,6 +201,20 @@ func (t *stripe) degrade(d Degraded) {
 	case DegradedUnavailable:
 		t.degraded[1]++
 	}
+}
+
+// countTrial counts what a rule and its candidate said of one check.
+func (m *meter) countTrial(s *scratch, rule *rules.Compiled, liveDenied, candidateDenied bool) {
+	t := m.lock(s.stripe)
+	t.rule(s.view.numbers[rule.Ordinal()]).trials[index(liveDenied)][index(candidateDenied)]++
+	t.mu.Unlock()
+}
+
+func index(denied bool) int {
+	if denied {
+		return 1
+	}
+	return 0
 }
 
 // adds reports whether an entry is counted whatever the check's verdict.
