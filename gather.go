@@ -1,6 +1,7 @@
 package tallygate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -25,7 +26,9 @@ type scratch struct {
 	instead []pod.Instead // of the ops, once the store did not answer
 	grants  []store.Grant
 	matched []*rules.Compiled
-	bound   []rules.Bound
+	// known is what tells known keys from new ones.
+	known knower
+	bound []rules.Bound
 	// trials are the rules of the check that have a candidate, and others the ops and
 	// answers of the versions that are not in force.
 	trials      []trial
@@ -33,6 +36,8 @@ type scratch struct {
 	otherTerms  []pod.Terms
 	otherGrants []store.Grant
 	onTrial     bool // some entry's rule has a candidate
+	// looks says that the check is explained, not decided.
+	looks bool
 	// nowMS is when the check was made, where one is counted by the pod's clock.
 	nowMS int64
 	// refused says that an enforced rule refuses whatever the store would say.
@@ -45,7 +50,9 @@ type entry struct {
 	// inForce is the version of the rule that decides: itself, or its candidate.
 	inForce *rules.Compiled
 	key     string
-	cost    int64
+	// raw is the key that was asked for, where newcomers may have to share another.
+	raw  string
+	cost int64
 	// op is the entry's place in ops, or none.
 	op int
 	// reason says why an entry without an op does not allow.
@@ -143,6 +150,9 @@ func (s *scratch) gather(now time.Time, place int) error {
 // count adds entry i to the op of its bucket.
 func (s *scratch) count(i int, now time.Time) error {
 	e := &s.entries[i]
+	if e.inForce.MaxNewKeys() > 0 && e.cost > 0 && !s.looks {
+		s.admit(i, now)
+	}
 	numbers, maxCost := e.inForce.Effective(e.key, now)
 	op := s.bucket(i)
 	cost := e.cost
@@ -208,7 +218,7 @@ func (s *scratch) insist() {
 		if e.op == none || !e.failsClosed() {
 			continue
 		}
-		s.instead[e.op] = pod.Instead{Milli: e.inForce.ClosedAllowance(), Pass: e.inForce.ClosedAllow(e.key)}
+		s.instead[e.op] = pod.Instead{Milli: e.inForce.ClosedAllowance(), Pass: e.inForce.ClosedAllow(cmp.Or(e.raw, e.key))}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 type Limiter struct {
 	rules   Snapshots
 	store   counts
+	behind  store.Store // the store itself, behind what the pod holds
 	now     func() time.Time
 	scratch sync.Pool
 	closed  atomic.Bool
@@ -54,14 +55,15 @@ func New(config Config) (*Limiter, error) {
 		tally:    candidate.NewTally(),
 		showKey:  config.ShowKey,
 	}
-	l.scratch.New = func() any { return &scratch{stripe: l.meter.next()} }
+	l.scratch.New = func() any { return &scratch{stripe: l.meter.next(), known: l.knower()} }
 	l.table, _ = config.Store.(memoryTable)
 	l.health, _ = config.Store.(store.Healther)
 	if memory, ok := config.Store.(store.Appender); ok {
-		l.store = inProcess{memory}
+		l.store, l.behind = inProcess{memory}, config.Store
 		return l, nil
 	}
-	l.pod = pod.NewRunner(&observed{store: config.Store, now: config.Now, calls: &l.calls}, config.LocalEntries, config.Deadline)
+	l.behind = &observed{store: config.Store, now: config.Now, calls: &l.calls}
+	l.pod = pod.NewRunner(l.behind, config.LocalEntries, config.Deadline)
 	l.store = l.pod
 	return l, nil
 }

@@ -102,6 +102,9 @@ type RuleStats struct {
 	OverAsync, OverFallback int64
 	// Trials are the checks that both the rule and its candidate had a verdict on.
 	Trials TrialStats
+	// NewKeysOverflowed is the entries of new keys beyond max_new_keys_per_s, which
+	// were counted in one bucket.
+	NewKeysOverflowed int64
 	// Leases is what became of tokens paid for in advance.
 	Leases LeaseStats
 }
@@ -298,6 +301,7 @@ func (c *ruleCells) add(o *ruleCells) {
 	c.denied += o.denied
 	c.failOpen += o.failOpen
 	c.failClosed += o.failClosed
+	c.newKeys += o.newKeys
 	for i := range c.trials {
 		addAll(c.trials[i][:], o.trials[i][:])
 	}
@@ -305,6 +309,7 @@ func (c *ruleCells) add(o *ruleCells) {
 
 func (c *ruleCells) stats(rule string) RuleStats {
 	r := RuleStats{Rule: rule, Spent: c.spent, Denied: c.denied, FailOpen: c.failOpen, FailClosed: c.failClosed}
+	r.NewKeysOverflowed = c.newKeys
 	r.Trials = TrialStats{c.trials[0][0], c.trials[1][0], c.trials[0][1], c.trials[1][1]}
 	for o, outcome := range outcomes() {
 		for i, source := range Sources() {
