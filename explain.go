@@ -122,7 +122,7 @@ func (s *scratch) explainMet(met []rules.Met, answers []answer, now time.Time, v
 func (s *scratch) explain(i int, answers []answer, now time.Time, v *Verdict) RuleExplanation {
 	e := &s.entries[i]
 	x := RuleExplanation{RuleUsage: RuleUsage{Rule: e.rule.ID()}, Action: e.rule.Action(), Shadow: e.rule.Shadow(), Allow: true}
-	part := EntryVerdict{Rule: x.Rule, Shadow: x.Shadow, reports: e.inForce.Counting() == rules.CountingReport}
+	part := EntryVerdict{Rule: x.Rule, Shadow: x.Shadow, Allow: true, reports: e.inForce.Counting() == rules.CountingReport}
 	if x.Action == rules.ActionLimit {
 		x.Key, x.Anonymous, _ = identity.Parts(e.key)
 	}
