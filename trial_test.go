@@ -11,7 +11,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tallygate/tallygate"
+	"github.com/tallygate/tallygate/identity"
+	"github.com/tallygate/tallygate/internal/redistest"
 	"github.com/tallygate/tallygate/limit"
+	"github.com/tallygate/tallygate/redisstore"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/store"
 )
@@ -267,6 +270,38 @@ func TestTrial_failsClosed(t *testing.T) {
 	for _, r := range l.Stats().Rules {
 		if r.Rule != "r" || r.FailClosed != 1 {
 			t.Errorf("%+v, want it counted for r", r)
+		}
+	}
+}
+
+// Leases of both versions are the rule's, and what is tried is answered from leases.
+func TestTrial_leases(t *testing.T) {
+	live, next := bucket("r", 1000, 1, 1000), bucket("r", 1000, 1, 1000)
+	live.MaxCost, next.MaxCost = 1, 1
+	s, err := redisstore.New(context.Background(), redisstore.Config{URL: "redis://" + redistest.SharedStandalone(t).Addr, Tags: identity.NewHasher(nil), Deadline: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	l, err := tallygate.New(tallygate.Config{
+		Rules: tallygate.Fixed(compile(t, time.Now(), onTrial(next, rules.StageShadow, 0, live))), Store: s, Deadline: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	const checks = 400
+	passed := allowed(t, l, checks, ask("r", "acct_"+t.Name(), 1))
+	stats := l.Stats()
+	if got := sums(l, "r"); got.BothAllowed != checks || passed != checks {
+		t.Errorf("%d passed; %+v, want all allowed by both", passed, got)
+	}
+	if stats.Store.Calls >= checks {
+		t.Errorf("%d calls of the store for %d checks, want leases to answer for both versions", stats.Store.Calls, checks)
+	}
+	for _, r := range stats.Rules {
+		if r.Rule != "r" || r.Leases.Granted == 0 {
+			t.Errorf("%+v, want all leases to be those of r", r)
 		}
 	}
 }

@@ -42,8 +42,8 @@ func TestTally_sketch(t *testing.T) {
 		t.Error("a key with 1/45 of the checks was not found")
 	}
 	for _, k := range s.Keys {
-		if real := truth[k.Key]; k.Checks > real.Checks || k.LiveDenied > real.LiveDenied || k.CandidateDenied > real.CandidateDenied {
-			t.Errorf("%+v, in truth %+v", k, real)
+		if is := truth[k.Key]; k.Checks > is.Checks || k.LiveDenied > is.LiveDenied || k.CandidateDenied > is.CandidateDenied {
+			t.Errorf("%+v, in truth %+v", k, is)
 		}
 	}
 }
