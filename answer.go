@@ -17,7 +17,7 @@ func (v *Verdict) reset() { *v = Verdict{Entries: v.Entries[:0], Tightest: none}
 func (s *scratch) answer(v *Verdict) {
 	for i := range s.entries {
 		e := &s.entries[i]
-		a := EntryVerdict{Rule: e.rule.ID(), Shadow: e.rule.Shadow(), Allow: true, Source: SourceRule, reports: e.rule.Counting() == rules.CountingReport}
+		a := EntryVerdict{Rule: e.rule.ID(), Shadow: e.rule.Shadow(), Allow: true, Source: SourceRule, reports: e.inForce.Counting() == rules.CountingReport}
 		switch {
 		case e.reason != ReasonNone:
 			a.Allow, a.Reason = false, e.reason

@@ -28,9 +28,12 @@ func TestDecideAllocs(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes pools allocate")
 	}
-	l := limiter(t, newClock(), twoRules()...)
+	bounded := forever("bounded") // a rule that bounds new keys looks up its known ones
+	bounded.CoversAll, bounded.Match, bounded.MaxNewKeysPerS = false, map[string]string{"plan": "bounded"}, 10
+	l := limiter(t, newClock(), append(twoRules(), bounded)...)
 	for name, check := range map[string]tallygate.Check{
 		"one entry":                   ask("growth-global", "acct_7Q2", 1),
+		"a known key":                 ask("bounded", "acct_7Q2", 1),
 		"two entries":                 both("acct_7Q2", "growth-global", "labels-route"),
 		"two buckets from attributes": {Attributes: labels},
 	} {
@@ -64,6 +67,22 @@ func benchmarkDecide(b *testing.B, check tallygate.Check) {
 			}
 		}
 	})
+}
+
+// BenchmarkDecideTrial asks both versions of a rule.
+func BenchmarkDecideTrial(b *testing.B) {
+	l, err := tallygate.New(tallygate.Config{Rules: tallygate.Fixed(compile(b, epoch, onTrial(forever("r"), rules.StageShadow, 0, forever("r"))))})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	var v tallygate.Verdict
+	check := ask("r", "acct_7Q2", 1)
+	for b.Loop() {
+		if err := l.Decide(context.Background(), check, &v); err != nil || !v.Allow {
+			b.Fatal(v, err)
+		}
+	}
 }
 
 func BenchmarkDecideEntry(b *testing.B) { benchmarkDecide(b, ask("growth-global", "acct_7Q2", 1)) }

@@ -1,6 +1,8 @@
 package tallygate
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"log/slog"
 	"time"
 
@@ -24,6 +26,13 @@ type Config struct {
 	// Now is the pod's clock, by which overrides end; counting uses the store's.
 	// Nil means time.Now.
 	Now func() time.Time
+	// Pod is this pod's id among all pods: it decides whether the pod enforces a
+	// candidate in stage canary. Pods with the same id, such as none, do alike.
+	Pod string
+	// ShowKey is how a key is shown in Trials and Busiest, as it may leave the pod.
+	// It is called when those are, and must be safe for concurrent use. Nil shows the
+	// first 16 digits of a SHA-256 digest of domain and key.
+	ShowKey func(domain, key string) string
 	// Log gets what no answer shows, such as why the store did not answer, at
 	// most once a second. Nil means none.
 	Log *slog.Logger
@@ -56,6 +65,9 @@ func (c *Config) validate() error {
 	if c.Deadline == 0 {
 		c.Deadline = 5 * time.Millisecond
 	}
+	if c.ShowKey == nil {
+		c.ShowKey = digest
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -63,4 +75,10 @@ func (c *Config) validate() error {
 		c.Store = store.NewMemoryStore(store.MemoryConfig{Now: c.Now})
 	}
 	return nil
+}
+
+// digest shows a key so that it can be told from others, and not be read.
+func digest(domain, key string) string {
+	sum := sha256.Sum256([]byte(domain + "\x00" + key)) // no domain has a NUL
+	return hex.EncodeToString(sum[:])[:16]
 }

@@ -15,6 +15,9 @@ func (l *Limiter) Decide(ctx context.Context, check Check, v *Verdict) error {
 	s := l.scratch.Get().(*scratch) //nolint:forcetypeassert // the pool holds nothing else
 	err := l.decide(ctx, s, &check, v)
 	l.meter.count(s, &check, v, err)
+	if len(s.trials) > 0 {
+		l.countTrials(s)
+	}
 	l.free(s) // after a panic it is not used again
 	return err
 }
@@ -47,7 +50,7 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 	}
 
 	// Gather: one op a bucket, with the numbers in force for its key.
-	if err := s.gather(now); err != nil {
+	if err := s.gather(now, l.place); err != nil {
 		return err
 	}
 
@@ -60,12 +63,18 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 
 	// Ask: the pod for what it has paid for or remembers (in pod.Local), else the
 	// store, all buckets in one step, all or nothing.
+	began := s.begin()
 	s.grants, err = l.store.AppendTake(ctx, s.grants[:0], s.ops, s.terms)
 	if err == nil && len(s.grants) != len(s.ops) {
 		err = shortAnswer(len(s.grants), len(s.ops))
 	}
 	if err == nil {
 		s.answer(v)
+		// Try: of a rule with a candidate the version that is not in force is asked as
+		// well, in the time that is left. It changes nothing of the verdict.
+		if len(s.trials) > 0 {
+			l.try(ctx, s, v, began)
+		}
 		return nil
 	}
 
@@ -79,7 +88,7 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 	grants, closed := l.store.AppendAway(s.grants[:0], s.ops, s.terms, s.instead, err)
 	s.grants = grants
 	if closed != pod.NoneClosed {
-		return storeError(s.ops[closed].Bucket.Rule, err)
+		return storeError(s.ruleOf(closed), err)
 	}
 	v.Degraded = degradedBy(err)
 	s.answer(v)
@@ -106,6 +115,9 @@ func (l *Limiter) free(s *scratch) {
 	clear(s.grants)
 	clear(s.matched)
 	clear(s.bound)
+	if s.onTrial {
+		s.forgetTrials()
+	}
 	s.entries, s.ops, s.grants = s.entries[:0], s.ops[:0], s.grants[:0]
 	s.matched, s.bound, s.terms = s.matched[:0], s.bound[:0], s.terms[:0]
 	s.instead = s.instead[:0]

@@ -2,36 +2,12 @@ package tallygate
 
 import (
 	"context"
-	"errors"
 	"time"
 
+	"github.com/tallygate/tallygate/identity"
 	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/store"
 )
-
-// Usage is what is left for one key, over all rules that count it.
-type Usage struct {
-	// Domain is the rules' domain, Key the values as they were asked for.
-	Domain string
-	Key    []string
-	Rules  []RuleUsage
-}
-
-// RuleUsage is what is left in one bucket.
-type RuleUsage struct {
-	Rule string
-	// Limit is burst, ceiling or limit of the numbers in force, Remaining what is
-	// left of it, Out what of it pods hold on leases.
-	Limit, Remaining, Out int64
-	// RetryMS is how long until cost 1 passes, ResetMS the time to full or to the
-	// window's end.
-	RetryMS, ResetMS int64
-	// Override is the override in force for the key; nil for none.
-	Override *rules.Override
-	// Candidate says that the bucket is that of the rule's candidate.
-	Candidate bool
-	// Err says why the store did not answer for this bucket; nil if it did.
-	Err error
-}
 
 // Explanation is what a check would be answered, and why; nothing is spent for it.
 type Explanation struct {
@@ -40,7 +16,8 @@ type Explanation struct {
 	// Allow and DeniedBy are the verdict of the whole.
 	Allow    bool
 	DeniedBy string
-	// Rules are those of the domain that match, superseded ones among them.
+	// Rules are those of the domain that match, superseded ones among them; of a check
+	// with entries those that these name, one an entry.
 	Rules []RuleExplanation
 	// Unmatched is how many other rules the domain has.
 	Unmatched int
@@ -53,7 +30,8 @@ type RuleExplanation struct {
 	Shadow bool
 	// Key is what the rule counts; nil where it counts nothing.
 	Key []string
-	// Anonymous says that the identity is absent and the address is counted.
+	// Anonymous says that the identity is absent and the address is counted: by this
+	// rule or, where Key is nil, by a rule for anonymous traffic that takes its place.
 	Anonymous bool
 	// SupersededBy is the rule that lifts this one; "" for none.
 	SupersededBy string
@@ -62,37 +40,108 @@ type RuleExplanation struct {
 	Reason Reason
 }
 
-// KeyRate is how fast this pod spends on one bucket, in tokens a second.
-type KeyRate struct {
-	Domain, Rule, Key string
-	PerSecond         float64
-}
-
-var errSoon = errors.New("not yet")
-
-// Usage looks at all buckets of a key; it spends nothing. An error says that there
-// is no such domain or that the key is none; a store that does not answer is named
-// by rule.
-func (l *Limiter) Usage(_ context.Context, _ string, _ []string) (Usage, error) {
-	return Usage{}, errSoon
-}
-
 // Explain answers as [Limiter.Check] would, says of each rule why, and spends nothing.
-func (l *Limiter) Explain(_ context.Context, _ Check) (Explanation, error) {
-	return Explanation{}, errSoon
+// A check that Check refuses has the same [Error]. Where a rule's bucket does not
+// answer, its Err says so, and it allows unless it fails closed; what a pod would
+// admit by itself meanwhile is not looked at.
+func (l *Limiter) Explain(ctx context.Context, check Check) (Explanation, error) {
+	if err := l.usable(ctx); err != nil {
+		return Explanation{}, err
+	}
+	snapshot, now := l.rules.Snapshot(), l.now()
+	domain, err := domainOf(snapshot, check.Domain)
+	if err != nil {
+		return Explanation{}, err
+	}
+	s := &scratch{looks: true}
+	var met []rules.Met
+	if check.Attributes != nil {
+		met = domain.Meet(check.Attributes)
+		err = s.match(domain, &check)
+	} else {
+		err = s.name(domain, &check)
+	}
+	if err == nil {
+		err = s.gather(now, l.place)
+	}
+	if err != nil {
+		return Explanation{}, err
+	}
+	for i := range s.ops {
+		s.ops[i].How = store.Peek
+	}
+	answers := l.look(ctx, s.ops, s.terms)
+	x := Explanation{Revision: snapshot.Revision(), Domain: domain.Name(), Unmatched: len(domain.Rules())}
+	var v Verdict
+	if check.Attributes == nil {
+		for i := range s.entries {
+			x.Rules = append(x.Rules, s.explain(i, answers, now, &v))
+		}
+		x.Unmatched -= s.named()
+	} else {
+		x.Rules = s.explainMet(met, answers, now, &v)
+		x.Unmatched -= len(met)
+	}
+	v.conclude()
+	x.Allow, x.DeniedBy = v.Allow, v.DeniedBy
+	return x, nil
 }
 
-// Reset makes the buckets of a key full again, in the store and on this pod: of one
-// rule, or of all rules of the domain that can count it where rule is "". It returns
-// how many.
-func (l *Limiter) Reset(_ context.Context, _, _ string, _ []string) (int, error) {
-	return 0, errSoon
+// named returns how many rules the entries name.
+func (s *scratch) named() int {
+	seen := map[*rules.Compiled]bool{}
+	for i := range s.entries {
+		seen[s.entries[i].rule] = true
+	}
+	return len(seen)
 }
 
-// Busiest returns the buckets this pod spends most on, the busiest first, at most n.
-// It looks at the last second or so.
-func (l *Limiter) Busiest(_ int) []KeyRate { return nil }
+// explainMet explains the rules whose match holds: those that count or decide, and
+// those that do not apply since another does.
+func (s *scratch) explainMet(met []rules.Met, answers []answer, now time.Time, v *Verdict) []RuleExplanation {
+	list := make([]RuleExplanation, 0, len(met))
+	next := 0 // entries have the order of met, and are some of it
+	for _, m := range met {
+		if next < len(s.entries) && s.entries[next].rule == m.Rule {
+			list = append(list, s.explain(next, answers, now, v))
+			next++
+			continue
+		}
+		e := RuleExplanation{RuleUsage: RuleUsage{Rule: m.Rule.ID()}, Action: m.Rule.Action(), Shadow: m.Rule.Shadow(), Allow: true}
+		if m.SupersededBy != nil {
+			e.SupersededBy = m.SupersededBy.ID()
+		} else {
+			e.Anonymous = true // and a rule that counts addresses takes over
+		}
+		list = append(list, e)
+	}
+	return list
+}
 
-// Trials returns what this pod counted of candidates in slices that began at
-// sinceMS or later and have ended at now.
-func (l *Limiter) Trials(_ int64, _ time.Time) []Trial { return nil }
+// explain explains entry i, and adds its part of the verdict to v.
+func (s *scratch) explain(i int, answers []answer, now time.Time, v *Verdict) RuleExplanation {
+	e := &s.entries[i]
+	x := RuleExplanation{RuleUsage: RuleUsage{Rule: e.rule.ID()}, Action: e.rule.Action(), Shadow: e.rule.Shadow(), Allow: true}
+	part := EntryVerdict{Rule: x.Rule, Shadow: x.Shadow, Allow: true, reports: e.inForce.Counting() == rules.CountingReport}
+	if x.Action == rules.ActionLimit {
+		x.Key, x.Anonymous, _ = identity.Parts(e.key)
+	}
+	switch {
+	case e.reason != ReasonNone:
+		x.Allow, x.Reason = false, e.reason
+	case e.op == none:
+	case answers[e.op].err != nil:
+		x.RuleUsage = usageOf(e.rule, e.inForce, e.key, now, &answers[e.op])
+		x.Allow, x.Reason = !e.failsClosed(), Reason(degradedBy(x.Err))
+	default:
+		x.RuleUsage = usageOf(e.rule, e.inForce, e.key, now, &answers[e.op])
+		part.read(&answers[e.op].grant, s.ops[e.op].Limit)
+		x.Allow, x.Reason = part.Allow || part.reports, part.Reason
+		if x.Allow {
+			x.Reason = ReasonNone
+		}
+	}
+	part.Allow, part.Reason = x.Allow, x.Reason
+	v.Entries = append(v.Entries, part)
+	return x
+}

@@ -1,6 +1,7 @@
 package tallygate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -25,7 +26,20 @@ type scratch struct {
 	instead []pod.Instead // of the ops, once the store did not answer
 	grants  []store.Grant
 	matched []*rules.Compiled
-	bound   []rules.Bound
+	// known is what tells known keys from new ones.
+	known knower
+	bound []rules.Bound
+	// trials are the rules of the check that have a candidate, and others the ops and
+	// answers of the versions that are not in force.
+	trials      []trial
+	others      []store.Op
+	otherTerms  []pod.Terms
+	otherGrants []store.Grant
+	onTrial     bool // some entry's rule has a candidate
+	// looks says that the check is explained, not decided.
+	looks bool
+	// nowMS is when the check was made, where one is counted by the pod's clock.
+	nowMS int64
 	// refused says that an enforced rule refuses whatever the store would say.
 	refused bool
 }
@@ -33,7 +47,11 @@ type scratch struct {
 // entry is one entry on its way from question to answer.
 type entry struct {
 	rule *rules.Compiled
-	key  string
+	// inForce is the version of the rule that decides: itself, or its candidate.
+	inForce *rules.Compiled
+	key     string
+	// raw is the key that was asked for, where newcomers may have to share another.
+	raw  string
 	cost int64
 	// op is the entry's place in ops, or none.
 	op int
@@ -107,9 +125,10 @@ func (s *scratch) match(domain *rules.Domain, check *Check) error {
 
 // gather makes one op a bucket, entries that name the same one added up, and
 // finds what needs no store to be refused.
-func (s *scratch) gather(now time.Time) error {
+func (s *scratch) gather(now time.Time, place int) error {
 	for i := range s.entries {
 		e := &s.entries[i]
+		e.inForce = inForce(e.rule, place)
 		switch e.rule.Action() {
 		case rules.ActionAllow:
 		case rules.ActionDeny:
@@ -119,7 +138,11 @@ func (s *scratch) gather(now time.Time) error {
 			if err := s.count(i, now); err != nil {
 				return err
 			}
+			s.onTrial = s.onTrial || e.rule.Trial() != nil
 		}
+	}
+	if s.onTrial {
+		s.pair(now)
 	}
 	return nil
 }
@@ -127,7 +150,10 @@ func (s *scratch) gather(now time.Time) error {
 // count adds entry i to the op of its bucket.
 func (s *scratch) count(i int, now time.Time) error {
 	e := &s.entries[i]
-	numbers, maxCost := e.rule.Effective(e.key, now)
+	if e.inForce.MaxNewKeys() > 0 && e.cost > 0 && !s.looks {
+		s.admit(i, now)
+	}
+	numbers, maxCost := e.inForce.Effective(e.key, now)
 	op := s.bucket(i)
 	cost := e.cost
 	if op != none {
@@ -140,6 +166,7 @@ func (s *scratch) count(i int, now time.Time) error {
 		e.reason = ReasonCostExceed
 		return nil
 	default:
+		s.refuse(i, cost, now)
 		return &Error{
 			Code: CodeInvalidCost, Field: s.costField(i), Rule: e.rule.ID(),
 			Message: fmt.Sprintf("cost %d is above max_cost %d of rule %s", cost, maxCost, e.rule.ID()),
@@ -147,7 +174,7 @@ func (s *scratch) count(i int, now time.Time) error {
 	}
 	if op == none {
 		op = len(s.ops)
-		terms := termsOf(e.rule)
+		terms := termsOf(e.inForce)
 		how := store.Take
 		if terms.Counting == pod.Report {
 			how = store.Add // counted, never denied
@@ -155,13 +182,13 @@ func (s *scratch) count(i int, now time.Time) error {
 		s.terms = append(s.terms, terms)
 		s.ops = append(s.ops, store.Op{
 			How:      how,
-			Bucket:   store.Bucket{Domain: e.rule.Domain(), Rule: e.rule.ID(), Key: e.key},
+			Bucket:   bucketOf(e.inForce, e.key),
 			Limit:    numbers,
 			Shadow:   e.rule.Shadow(),
-			Closed:   failsClosed(e.rule),
-			Replicas: e.rule.Replicas(),
-			NotFresh: e.rule.NotFresh(e.key, now),
-			Want:     e.rule.Lease(),
+			Closed:   e.failsClosed(),
+			Replicas: e.inForce.Replicas(),
+			NotFresh: e.inForce.NotFresh(e.key, now),
+			Want:     e.inForce.Lease(),
 			Pods:     1,
 			MaxCost:  maxCost,
 		})
@@ -170,10 +197,15 @@ func (s *scratch) count(i int, now time.Time) error {
 	return nil
 }
 
+// bucketOf names the bucket of a key by a version of a rule.
+func bucketOf(version *rules.Compiled, key string) store.Bucket {
+	return store.Bucket{Domain: version.Domain(), Rule: version.BucketRule(), Key: key}
+}
+
 // failsClosed reports whether a rule refuses where the store may not know. One that
 // is not enforced refuses nothing, nor does one whose answer needs no store.
-func failsClosed(rule *rules.Compiled) bool {
-	return rule.FailClosed() && !rule.Shadow() && rule.NeedsStore()
+func (e *entry) failsClosed() bool {
+	return e.inForce.FailClosed() && !e.rule.Shadow() && e.inForce.NeedsStore()
 }
 
 // insist finds what the rules say of each op now that the store did not answer.
@@ -183,11 +215,21 @@ func (s *scratch) insist() {
 	}
 	for i := range s.entries {
 		e := &s.entries[i]
-		if e.op == none || !failsClosed(e.rule) {
+		if e.op == none || !e.failsClosed() {
 			continue
 		}
-		s.instead[e.op] = pod.Instead{Milli: e.rule.ClosedAllowance(), Pass: e.rule.ClosedAllow(e.key)}
+		s.instead[e.op] = pod.Instead{Milli: e.inForce.ClosedAllowance(), Pass: e.inForce.ClosedAllow(cmp.Or(e.raw, e.key))}
 	}
+}
+
+// ruleOf returns the id of the rule that an op counts.
+func (s *scratch) ruleOf(op int) string {
+	for i := range s.entries {
+		if s.entries[i].op == op {
+			return s.entries[i].rule.ID()
+		}
+	}
+	return ""
 }
 
 // termsOf is how a pod may answer for a rule.

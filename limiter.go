@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/candidate"
 	"github.com/tallygate/tallygate/internal/pod"
 	"github.com/tallygate/tallygate/store"
 )
@@ -16,6 +17,7 @@ import (
 type Limiter struct {
 	rules   Snapshots
 	store   counts
+	behind  store.Store // the store itself, behind what the pod holds
 	now     func() time.Time
 	scratch sync.Pool
 	closed  atomic.Bool
@@ -29,6 +31,12 @@ type Limiter struct {
 	// pod answers from leases and remembered denials, in front of a store that is
 	// not in this process; nil without one.
 	pod *pod.Runner
+	// place is where the pod stands among all pods, 0 to 99: candidates in canary on
+	// so many percent of them are enforced where it is below that.
+	place    int
+	deadline time.Duration
+	tally    *candidate.Tally
+	showKey  func(domain, key string) string
 }
 
 // New returns a limiter.
@@ -41,15 +49,21 @@ func New(config Config) (*Limiter, error) {
 		now:   config.Now,
 		log:   sampled{log: config.Log},
 		meter: newMeter(config.Rules.Snapshot(), config.Now()),
+
+		place:    placeOf(config.Pod),
+		deadline: config.Deadline,
+		tally:    candidate.NewTally(),
+		showKey:  config.ShowKey,
 	}
-	l.scratch.New = func() any { return &scratch{stripe: l.meter.next()} }
+	l.scratch.New = func() any { return &scratch{stripe: l.meter.next(), known: l.knower()} }
 	l.table, _ = config.Store.(memoryTable)
 	l.health, _ = config.Store.(store.Healther)
 	if memory, ok := config.Store.(store.Appender); ok {
-		l.store = inProcess{memory}
+		l.store, l.behind = inProcess{memory}, config.Store
 		return l, nil
 	}
-	l.pod = pod.NewRunner(&observed{store: config.Store, now: config.Now, calls: &l.calls}, config.LocalEntries, config.Deadline)
+	l.behind = &observed{store: config.Store, now: config.Now, calls: &l.calls}
+	l.pod = pod.NewRunner(l.behind, config.LocalEntries, config.Deadline)
 	l.store = l.pod
 	return l, nil
 }

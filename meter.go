@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/tallygate/tallygate/identity"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/store"
 )
@@ -49,6 +50,8 @@ type view struct {
 	snapshot *rules.Snapshot
 	numbers  []int
 	since    time.Time
+	// newcomers are what lets new keys in, by ordinal.
+	newcomers []*newcomers
 }
 
 // stripe is one copy of the counters. Pairs are of allowed and denied.
@@ -67,6 +70,10 @@ type stripe struct {
 type ruleCells struct {
 	entries                             [outcomeCount][sourceCount]int64
 	spent, denied, failOpen, failClosed int64
+	// trials are what the rule and its candidate said, by 1 for a denial.
+	trials [2][2]int64
+	// newKeys are the entries that new keys beyond the rule's bound counted together.
+	newKeys int64
 }
 
 func newMeter(snapshot *rules.Snapshot, now time.Time) *meter {
@@ -104,7 +111,12 @@ func (m *meter) viewOf(snapshot *rules.Snapshot, now time.Time) *view {
 	for i, r := range list {
 		ids[i] = r.ID()
 	}
-	v := &view{snapshot: snapshot, numbers: m.rules.add(ids...), since: now}
+	v := &view{snapshot: snapshot, numbers: m.rules.add(ids...), since: now, newcomers: newcomersOf(last, list)}
+	for i, r := range list {
+		if t := r.Trial(); t != nil {
+			m.rules.alias(t.Rule.BucketRule(), v.numbers[i])
+		}
+	}
 	// A check that began with the snapshot before must not bring it back.
 	if last == nil || snapshot.Revision() >= last.snapshot.Revision() {
 		m.current.Store(v)
@@ -164,6 +176,9 @@ func (t *stripe) entries(s *scratch, v *Verdict) (from int) {
 		c := t.rule(s.view.numbers[asked.rule.Ordinal()])
 		source, outcome := e.Source.index(), outcomeAllow
 		furthest = max(furthest, source)
+		if asked.raw != "" && asked.key == identity.OverflowKey {
+			c.newKeys++
+		}
 		switch {
 		case !e.Allow && e.Shadow:
 			outcome = outcomeShadowDeny
@@ -199,6 +214,20 @@ func (t *stripe) degrade(d Degraded) {
 	case DegradedUnavailable:
 		t.degraded[1]++
 	}
+}
+
+// countTrial counts what a rule and its candidate said of one check.
+func (m *meter) countTrial(s *scratch, rule *rules.Compiled, liveDenied, candidateDenied bool) {
+	t := m.lock(s.stripe)
+	t.rule(s.view.numbers[rule.Ordinal()]).trials[index(liveDenied)][index(candidateDenied)]++
+	t.mu.Unlock()
+}
+
+func index(denied bool) int {
+	if denied {
+		return 1
+	}
+	return 0
 }
 
 // adds reports whether an entry is counted whatever the check's verdict.
@@ -282,6 +311,23 @@ func (n *names) reserve(list ...string) {
 	n.known.Store(new(known))
 	n.add(list...)
 	n.most += maxNames
+}
+
+// maxAliases bounds the other names of rules: one a candidate.
+const maxAliases = 2 * maxNames
+
+// alias gives a rule's number another name: its candidate counts in buckets of that
+// name, whose figures are the rule's, also after the trial.
+func (n *names) alias(name string, number int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	k := n.known.Load()
+	if at, ok := k.numbers[name]; ok && at == number || len(k.numbers)-len(k.list) >= maxAliases {
+		return
+	}
+	next := known{numbers: maps.Clone(k.numbers), list: k.list}
+	next.numbers[strings.Clone(name)] = number
+	n.known.Store(&next)
 }
 
 // find returns the number of a name, or otherNumber.

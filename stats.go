@@ -100,8 +100,18 @@ type RuleStats struct {
 	// estimate, and while the store did not answer. They are known once the store was
 	// told and could not charge them.
 	OverAsync, OverFallback int64
+	// Trials are the checks that both the rule and its candidate had a verdict on.
+	Trials TrialStats
+	// NewKeysOverflowed is the entries of new keys beyond max_new_keys_per_s, which
+	// were counted in one bucket.
+	NewKeysOverflowed int64
 	// Leases is what became of tokens paid for in advance.
 	Leases LeaseStats
+}
+
+// TrialStats are the checks of a trial by what the live version and the candidate said.
+type TrialStats struct {
+	BothAllowed, LiveDenied, CandidateDenied, BothDenied int64
 }
 
 // Count sums the entries of an outcome over all sources.
@@ -116,7 +126,7 @@ func (r *RuleStats) Count(o Outcome) (sum int64) {
 
 // empty reports whether nothing was counted.
 func (r *RuleStats) empty() bool {
-	return len(r.Entries) == 0 && r.FailClosed == 0 && r.OverAsync == 0 && r.OverFallback == 0 && r.Leases == (LeaseStats{})
+	return len(r.Entries) == 0 && r.FailClosed == 0 && r.OverAsync == 0 && r.OverFallback == 0 && r.Trials == (TrialStats{}) && r.Leases == (LeaseStats{})
 }
 
 // LeaseStats are what became of the tokens that a pod leased, in tokens:
@@ -291,10 +301,16 @@ func (c *ruleCells) add(o *ruleCells) {
 	c.denied += o.denied
 	c.failOpen += o.failOpen
 	c.failClosed += o.failClosed
+	c.newKeys += o.newKeys
+	for i := range c.trials {
+		addAll(c.trials[i][:], o.trials[i][:])
+	}
 }
 
 func (c *ruleCells) stats(rule string) RuleStats {
 	r := RuleStats{Rule: rule, Spent: c.spent, Denied: c.denied, FailOpen: c.failOpen, FailClosed: c.failClosed}
+	r.NewKeysOverflowed = c.newKeys
+	r.Trials = TrialStats{c.trials[0][0], c.trials[1][0], c.trials[0][1], c.trials[1][1]}
 	for o, outcome := range outcomes() {
 		for i, source := range Sources() {
 			if n := c.entries[o][i]; n > 0 {

@@ -10,10 +10,15 @@ import (
 //
 //	NUL 3:abc 5:xy\x00zz   several values, or one that starts with NUL itself
 //	NUL a 203.0.113.9      a caller without identity, counted by address
+//	NUL o                  what keys share that have no bucket of their own
 const (
 	markByte      = "\x00"
 	anonymousMark = markByte + "a"
 )
+
+// OverflowKey is the key that invented identities share when there are too many of
+// them. No identity value and no caller has it.
+const OverflowKey = markByte + "o"
 
 // Key returns the key of identity values, in the rule's order. It is injective:
 // other values, or the same bytes split otherwise, give another key. One value

@@ -58,6 +58,22 @@ func TestKeyIsInjective(t *testing.T) {
 	}
 }
 
+// The key that invented identities share is no one's: not of any values, of no caller.
+func TestOverflowKeyIsNobodys(t *testing.T) {
+	t.Parallel()
+	if parts, anonymous, ok := identity.Parts(identity.OverflowKey); ok {
+		t.Errorf("it is the key of %q (anonymous: %v)", parts, anonymous)
+	}
+	for _, key := range []string{
+		identity.Key([]string{identity.OverflowKey}), identity.Key([]string{"o"}), identity.Key([]string{"", "o"}),
+		identity.AnonymousKey(""), identity.AnonymousKey("o"),
+	} {
+		if key == identity.OverflowKey {
+			t.Errorf("%q has it", key)
+		}
+	}
+}
+
 func TestKeyRoundTrip(t *testing.T) {
 	t.Parallel()
 	part := rapid.Custom(func(t *rapid.T) string {

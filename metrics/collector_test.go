@@ -160,6 +160,41 @@ func TestCollector_values(t *testing.T) {
 	}
 }
 
+// What a candidate would have said, and how many new keys had to share a bucket.
+func TestCollector_trials(t *testing.T) {
+	t.Parallel()
+	live, next := bucket("r"), bucket("r")
+	live.MaxNewKeysPerS, next.Burst = 1, live.Burst-2
+	snapshot, problems := rules.Compile(nil, rules.Set{Rules: []rules.Rule{live}, Candidates: []rules.Candidate{{Rule: next, Stage: rules.StageShadow}}}, 1, time.Now())
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := tallygate.New(tallygate.Config{Rules: tallygate.Fixed(snapshot)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range live.Burst + 1 {
+		check(t, l, "")
+	}
+	for _, key := range []string{"b", "c", "d"} {
+		if _, err := l.Check(context.Background(), tallygate.Check{Attributes: map[string]string{"api_key": key}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := scrape(t, metrics.NewCollector(l))
+	for series, want := range map[string]float64{
+		"tallygate_candidate_checks_total{allow,allow,r}": float64(next.Burst) + 3,
+		"tallygate_candidate_checks_total{deny,allow,r}":  2,
+		"tallygate_candidate_checks_total{allow,deny,r}":  0,
+		"tallygate_candidate_checks_total{deny,deny,r}":   1,
+		"tallygate_new_keys_overflow_total{r}":            3,
+	} {
+		if value, ok := got[series]; !ok || value != want {
+			t.Errorf("%s is %v (there: %t), want %v", series, value, ok, want)
+		}
+	}
+}
+
 // A store elsewhere: its calls, their time, and the leases.
 func TestCollector_store(t *testing.T) {
 	t.Parallel()

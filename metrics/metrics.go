@@ -117,6 +117,22 @@ func ofRules() []metric {
 			func(r *tallygate.RuleStats) int64 { return r.FailOpen }),
 		byRule("tallygate_fail_closed_total", "Checks refused since the store did not answer, by the rule that fails closed.",
 			func(r *tallygate.RuleStats) int64 { return r.FailClosed }),
+		byRule("tallygate_new_keys_overflow_total", "Entries of new keys beyond max_new_keys_per_s, counted in one bucket, by rule.",
+			func(r *tallygate.RuleStats) int64 { return r.NewKeysOverflowed }),
+		{
+			name: "tallygate_candidate_checks_total", kind: counter, labels: []string{"rule", "live", "candidate"},
+			help: "Checks of rules with a candidate, by rule and by what the live version and the candidate said.",
+			read: func(s *tallygate.Stats, show func(float64, ...string)) {
+				for i := range s.Rules {
+					if t := &s.Rules[i].Trials; *t != (tallygate.TrialStats{}) {
+						show(float64(t.BothAllowed), s.Rules[i].Rule, verdict(true), verdict(true))
+						show(float64(t.LiveDenied), s.Rules[i].Rule, verdict(false), verdict(true))
+						show(float64(t.CandidateDenied), s.Rules[i].Rule, verdict(true), verdict(false))
+						show(float64(t.BothDenied), s.Rules[i].Rule, verdict(false), verdict(false))
+					}
+				}
+			},
+		},
 		{
 			name: "tallygate_over_limit_tokens_total", kind: counter, labels: []string{"rule", "source"},
 			help: "Tokens admitted that the bucket had not, as told to the store and not charged, by rule and by what admitted them.",

@@ -94,6 +94,16 @@ func (m *MemoryStore) AppendTake(ctx context.Context, dst []Grant, ops []Op) ([]
 	return dst, nil
 }
 
+// Holds reports whether the table has that bucket. One that is full, and was dropped
+// for it, is not there.
+func (m *MemoryStore) Holds(b Bucket) bool {
+	hash := m.buckets.Hash(keyed.Name(b))
+	mask := m.buckets.Bit(hash)
+	m.buckets.Lock(mask)
+	defer m.buckets.Unlock(mask)
+	return m.buckets.GetLocked(hash, keyed.Name(b)) != nil
+}
+
 // MemoryStats is a look at a MemoryStore's table.
 type MemoryStats struct {
 	// Buckets is the number of buckets held, shared ones not counted.

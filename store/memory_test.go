@@ -271,6 +271,19 @@ func TestMemoryStore_looksLeaveNothing(t *testing.T) {
 	}
 }
 
+// The table says which buckets it has: those that something was spent in.
+func TestMemoryStore_holds(t *testing.T) {
+	m := store.NewMemoryStore(store.MemoryConfig{})
+	l := bucketOf(1, 3600, 5)
+	op := opOf("r", "a", l, 0)
+	if mustTake(t, m, op); m.Holds(op.Bucket) {
+		t.Error("a bucket that was only looked at is held")
+	}
+	if mustTake(t, m, opOf("r", "a", l, 1)); !m.Holds(op.Bucket) || m.Holds(store.Bucket{Rule: "r", Key: "b"}) {
+		t.Error("want the bucket that was spent from, and no other")
+	}
+}
+
 func TestMemoryStore_keepsNoReferenceToKeys(t *testing.T) {
 	m := store.NewMemoryStore(store.MemoryConfig{})
 	buffer := []byte("acct_1")

@@ -201,6 +201,7 @@ func (q *question) spend() {
 
 // count counts an op that is told to the store later.
 func (q *question) count(i int) {
+	q.known[i].ask(q.now, q.ops[i].Cost)
 	if q.known[i].counts().admit(q.ops[i].Cost) {
 		q.sync |= 1 << i
 	}
