@@ -124,11 +124,19 @@ func until(t testing.TB, what string, ok func() bool) {
 // out is the tokens that a pod holds on leases of a rule, or has not told of.
 func out(l *tallygate.Limiter, rule string) (tokens int64) {
 	for _, r := range l.Stats().Rules {
-		if rule == "" || r.Rule == rule {
+		if r.Rule == rule {
 			tokens += r.Leases.Out
 		}
 	}
 	return tokens
+}
+
+// rested waits until the store knows again that so much is left: leases went back.
+func rested(t testing.TB, l *tallygate.Limiter, rule, key string, left int64) {
+	t.Helper()
+	until(t, fmt.Sprintf("%s has %d left, and no lease is out", rule, left), func() bool {
+		return out(l, rule) == 0 && mustCheck(t, l, look(rule, key)).Entries[0].Remaining == left
+	})
 }
 
 // change is a rule that changes after so many of its tokens were spent, and, with the
@@ -229,8 +237,10 @@ func (h home) runChanges(t *testing.T, held bool, after time.Duration) {
 			t.Fatalf("%s: %d allowed before, want %d", row.name, got, row.spend)
 		}
 	}
-	if !held {
-		until(t, "all leases went back", func() bool { return out(l, "") == 0 })
+	for _, row := range rows {
+		if !held {
+			rested(t, l, row.from.ID, key, max(row.from.Burst, row.from.Limit)-int64(row.spend))
+		}
 	}
 	h.advance(after)
 	h.apply(t, s, nil, to...)
