@@ -192,6 +192,7 @@ func (s *scratch) count(i int, now time.Time) error {
 			Pods:     1,
 			MaxCost:  maxCost,
 		})
+		s.ops[op].NextWindow = e.rule.NextWindow()
 	}
 	e.op, s.ops[op].Cost = op, cost
 	return nil

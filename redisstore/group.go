@@ -104,7 +104,7 @@ func (s *Store) undo(groups []group) {
 
 // undoOf is the op that takes back all that a take was granted.
 func undoOf(op *store.Op, g *store.Grant) store.Op {
-	undo := store.Op{Bucket: op.Bucket, Limit: op.Limit, How: store.Undo, Receipt: g.Receipt}
+	undo := store.Op{Bucket: op.Bucket, Limit: op.Limit, How: store.Undo, NextWindow: op.NextWindow, Receipt: g.Receipt}
 	if g.Lease > 0 {
 		undo.Reports = []store.Report{{Generation: g.Generation, Back: g.Lease}}
 	}

@@ -127,8 +127,20 @@ func (r *reader) view(op *store.Op, nowMS int64, rec *record) error {
 		return errReply
 	}
 	o1, o2, o3 := numbers(op.Limit)
-	if op.Limit.Algorithm != alg || op.Limit.Revision != revision || o1 != n1 || o2 != n2 || o3 != n3 {
-		rec.state.Limit = limitOf(alg, revision, n1, n2, n3)
+	if op.Limit.Algorithm == alg && op.Limit.Revision == revision && o1 == n1 && o2 == n2 && o3 == n3 {
+		return nil
+	}
+	l := limitOf(alg, revision, n1, n2, n3)
+	switch {
+	case l.Align != limit.AlignCalendar:
+	case op.Limit.Algorithm == alg && o3 == n3:
+		l.Calendar = op.Limit.Calendar
+	default: // of a calendar that is not known here, the length it has now
+		l.WindowMS = b - a
+	}
+	rec.state.Limit = l
+	if op.NextWindow && revision < op.Limit.Revision {
+		rec.state.Next = op.Limit // older numbers decide only where newer ones wait
 	}
 	return nil
 }
@@ -154,9 +166,6 @@ func (a reply) grants(dst []store.Grant, ops []store.Op, spends bool) ([]store.G
 func (rec *record) grant(op *store.Op, nowMS int64, spends bool) store.Grant {
 	g := store.Grant{OK: rec.ok, NowMS: nowMS, Limit: rec.state.Limit, Out: rec.out}
 	asks := op.How == store.Take || op.How == store.Peek
-	if asks && !rec.ok {
-		g.Never = op.Cost > g.Limit.Full()
-	}
 	taken := int64(0)
 	switch {
 	case op.How == store.Take && rec.ok && spends && op.Cost > 0:
@@ -170,6 +179,7 @@ func (rec *record) grant(op *store.Op, nowMS int64, spends bool) store.Grant {
 	}
 	if g.Limit.Algorithm == limit.SlidingLog {
 		rec.fillLog(&g, nowMS, taken)
+		g.Never = asks && !rec.ok && op.Cost > g.Limit.Full()
 		if asks && !rec.ok && rec.freeMS > 0 {
 			g.RetryMS = rec.freeMS - nowMS
 		}
@@ -177,7 +187,8 @@ func (rec *record) grant(op *store.Op, nowMS int64, spends bool) store.Grant {
 	}
 	s := &rec.state
 	if asks && !rec.ok {
-		g.RetryMS = s.Ask(nowMS, op.Cost).RetryMS
+		a := s.Ask(nowMS, op.Cost)
+		g.Never, g.RetryMS = a.Never, a.RetryMS
 	}
 	if g.Limit.Algorithm == limit.TokenBucket {
 		s.Bucket.Level -= (taken + g.Lease) * g.Limit.PeriodMS

@@ -13,6 +13,7 @@ const (
 	flagEdges    = 8
 	flagReports  = 16
 	flagReceipt  = 32
+	flagNext     = 64
 
 	flagsAt = 2 // where an op's flags stand in its argument
 )
@@ -34,7 +35,12 @@ func numbers(l *limit.Limit) (n1, n2, n3 int64) {
 	return l.Capacity, l.WindowMS, int64(l.Align) + 4*int64(l.Calendar.ID())
 }
 
-// limitOf is the reverse of numbers. The calendar itself is not on the wire.
+// isWindow reports whether the script keeps l's counts in windows.
+func isWindow(l *limit.Limit) bool {
+	return l.Algorithm == limit.SlidingWindow || l.Algorithm == limit.FixedWindow
+}
+
+// limitOf is the reverse of numbers. A calendar itself is not on the wire.
 func limitOf(alg limit.Algorithm, revision, n1, n2, n3 int64) *limit.Limit {
 	if alg == limit.TokenBucket {
 		return &limit.Limit{Algorithm: alg, Revision: revision, Burst: n1, PeriodMS: n2, Rate: n3}
@@ -102,6 +108,9 @@ func flagsOf(op *store.Op) byte {
 	}
 	if op.How == store.Undo {
 		flags |= flagReceipt
+	}
+	if op.NextWindow && isWindow(op.Limit) { // a token bucket's would only leave the script's shortest way
+		flags |= flagNext
 	}
 	return flags
 }

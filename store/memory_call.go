@@ -120,7 +120,7 @@ func (c *memoryCall) find(step *memoryStep, op *Op) error {
 	switch {
 	case bucket != nil && bucket.limit != nil:
 		bucket.load(&cell.kept)
-		cell.keptChanged = cell.kept.Advance(op.Limit, c.now) && !looks(op)
+		cell.keptChanged = advance(&cell.kept, op, c.now) && !looks(op)
 	case op.NotFresh:
 		cell.kept = algorithm.Holding(op.Limit, c.now, op.Cost)
 	default:
@@ -128,6 +128,14 @@ func (c *memoryCall) find(step *memoryStep, op *Op) error {
 	}
 	cell.spent = cell.kept
 	return nil
+}
+
+// advance brings a stored state to now, and to the op's numbers when these apply.
+func advance(s *algorithm.State, op *Op, now int64) (dirty bool) {
+	if op.NextWindow {
+		return s.AdvanceNextWindow(op.Limit, now)
+	}
+	return s.Advance(op.Limit, now)
 }
 
 // reserve makes a place for a bucket that is not stored: its own, or, in a table

@@ -199,8 +199,8 @@ func (a *agreement) note(ops []store.Op, grants []store.Grant) {
 func describe(ops []store.Op) string {
 	var lines []string
 	for _, op := range ops {
-		lines = append(lines, fmt.Sprintf("  %s/%s how %d cost %d queue %d want %d/%d pods max %d shadow %v notfresh %v reports %v receipt %v | %s",
-			op.Bucket.Key[len(op.Bucket.Key)-2:], op.Bucket.Rule, op.How, op.Cost, op.Queue, op.Want, op.Pods, op.MaxCost, op.Shadow, op.NotFresh, op.Reports, op.Receipt, op.Limit))
+		lines = append(lines, fmt.Sprintf("  %s/%s how %d cost %d queue %d want %d/%d pods max %d shadow %v notfresh %v later %v reports %v receipt %v | %s",
+			op.Bucket.Key[len(op.Bucket.Key)-2:], op.Bucket.Rule, op.How, op.Cost, op.Queue, op.Want, op.Pods, op.MaxCost, op.Shadow, op.NotFresh, op.NextWindow, op.Reports, op.Receipt, op.Limit))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -14,6 +14,8 @@ import (
 type historyBucket struct {
 	name     store.Bucket
 	calendar bool // counts by a calendar, for good: no other numbers place it
+	// later says that most of its ops let changed numbers wait for the next window.
+	later    bool
 	limits   []*limit.Limit
 	receipts []receipts
 	leases   []store.Report // leases given out, as all spent
@@ -29,6 +31,7 @@ func (a *agreement) newBucket(key, rule int) *historyBucket {
 	b := &historyBucket{
 		name:     store.Bucket{Domain: "storetest", Rule: fmt.Sprint("rule-", rule), Key: fmt.Sprint(a.key, "-", key)},
 		calendar: rule == rulesInHistory-1,
+		later:    a.rng.IntN(2) == 0,
 	}
 	b.limits = []*limit.Limit{a.drawLimit(b, limit.Algorithm(1+rule%4), 2)}
 	return b
@@ -52,6 +55,7 @@ func (b *historyBucket) learn(op *store.Op, got, want *store.Grant) {
 // draw makes an op on a bucket: most are takes.
 func (a *agreement) draw(b *historyBucket) store.Op {
 	op := store.Op{Bucket: b.name, Limit: a.pickLimit(b), Pods: 1 + a.rng.Int64N(3), MaxCost: 1 + a.rng.Int64N(4)}
+	op.NextWindow = b.later != (a.rng.IntN(20) == 0)
 	op.Cost = a.drawCost(op.Limit)
 	switch k := a.rng.IntN(100); {
 	case k < 70:

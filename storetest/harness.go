@@ -35,6 +35,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"trace", traceCases()},
 		{"how", howCases()},
 		{"numbers", numberCases()},
+		{"next window", nextWindowCases()},
 		{"clock", clockCases()},
 		{"key", keyCases()},
 		{"refuse", refuseCases()},

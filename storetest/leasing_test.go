@@ -71,7 +71,11 @@ func (s *leasing) decide(e *ends, op *store.Op, now int64) {
 	e.kept, e.known = s.states[op.Bucket]
 	switch {
 	case e.known && op.How != store.Reset:
-		e.change = e.kept.Advance(op.Limit, now) && !looks
+		advance := e.kept.Advance
+		if op.NextWindow {
+			advance = e.kept.AdvanceNextWindow
+		}
+		e.change = advance(op.Limit, now) && !looks
 		for _, r := range op.Reports {
 			if op.How != store.Peek && e.kept.Report(r.Generation, r.Spent, r.Back) {
 				e.change = true

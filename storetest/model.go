@@ -93,7 +93,7 @@ func (m *Model) start(now int64, op *store.Op) *turn {
 	switch {
 	case t.known:
 		t.c = stored.clone()
-		changed := t.c.bring(op.Limit, now)
+		changed := t.c.bring(op.Limit, now, op.NextWindow)
 		t.write = changed && op.How != store.Peek && (op.How != store.Take || op.Cost > 0)
 	case op.NotFresh && op.How != store.Reset:
 		t.c = holding(op.Limit, now, min(op.Cost, op.Limit.Full()))
@@ -119,8 +119,8 @@ func (t *turn) act() {
 	op, c := t.op, t.c
 	switch op.How {
 	case store.Take, store.Peek:
-		t.never = op.Cost > c.l.Full()
-		t.ok = !t.never && c.passes(t.now, op.Cost)
+		t.ok = c.passes(t.now, op.Cost)
+		t.never = !t.ok && c.never(t.now, op.Cost)
 		if !t.ok && !t.never {
 			t.retry = c.retry(t.now, op.Cost)
 		}
@@ -176,7 +176,7 @@ func (m *Model) mayBeForgotten(now int64, b store.Bucket) bool {
 		return false
 	}
 	c := stored.clone()
-	c.bring(c.l, now)
+	c.bring(c.l, now, false)
 	switch c.l.Algorithm {
 	case limit.TokenBucket:
 		return c.level.Cmp(whole(c.l.Burst)) >= 0 && c.outSum() == 0

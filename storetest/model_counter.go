@@ -12,6 +12,8 @@ import (
 // counter is one bucket of the model. Only the fields of its algorithm are used.
 type counter struct {
 	l *limit.Limit
+	// next are newer numbers that wait for the window's end, in one call only.
+	next *limit.Limit
 
 	// Token bucket: tokens, the time they were counted up to, the generation, and
 	// what is out by generation of its lease.
@@ -52,11 +54,17 @@ func holding(l *limit.Limit, now, left int64) *counter {
 	return c
 }
 
-// bring brings the bucket to now, and to the numbers l if they are newer. It
-// reports whether that must be stored.
-func (c *counter) bring(l *limit.Limit, now int64) (changed bool) {
+// bring brings the bucket to now, and to the numbers l if they are newer; with
+// later, only if its window has ended. It reports whether that must be stored.
+func (c *counter) bring(l *limit.Limit, now int64, later bool) (changed bool) {
 	old := c.l
 	newer := l.Revision > old.Revision
+	c.next = nil
+	if later && newer && !l.Same(old) && l.Algorithm == old.Algorithm && old.Algorithm != limit.TokenBucket && old.Algorithm != limit.SlidingLog && now < c.end {
+		changed = c.roll(now)
+		c.next = l
+		return changed
+	}
 	if !newer || l.Same(old) {
 		changed = c.roll(now)
 		if newer {
@@ -125,24 +133,46 @@ func (c *counter) retry(now, cost int64) int64 {
 	if c.l.Algorithm == limit.TokenBucket {
 		return c.msFor(new(big.Rat).Sub(whole(cost), c.level))
 	}
-	passesAfter := func(ms int64) bool {
-		later := c.clone()
-		later.roll(now + ms)
-		return later.passes(now+ms, cost)
+	low, high := int64(0), int64(1)
+	if c.next != nil {
+		// Where the window ends other numbers begin, by which less may pass.
+		if last := c.end - 1 - now; c.passesAfter(now, last, cost) {
+			high = last
+		} else {
+			low, high = last, last+1
+		}
 	}
-	high := int64(1)
-	for !passesAfter(high) {
-		high *= 2
+	for !c.passesAfter(now, high, cost) {
+		low, high = high, 2*high
 	}
-	low := high / 2 // does not pass
 	for high-low > 1 {
-		if mid := low + (high-low)/2; passesAfter(mid) {
+		if mid := low + (high-low)/2; c.passesAfter(now, mid, cost) {
 			high = mid
 		} else {
 			low = mid
 		}
 	}
 	return high
+}
+
+// passesAfter reports whether cost passes so many ms after now if nothing else
+// happens.
+func (c *counter) passesAfter(now, ms, cost int64) bool {
+	then := c.clone()
+	if c.next != nil {
+		then.bring(c.next, now+ms, true)
+	} else {
+		then.roll(now + ms)
+	}
+	return then.passes(now+ms, cost)
+}
+
+// never reports whether no waiting helps.
+func (c *counter) never(now, cost int64) bool {
+	if c.next == nil {
+		return cost > c.l.Full()
+	}
+	return cost > c.next.Full() && !c.passesAfter(now, c.end-1-now, cost)
 }
 
 // reset returns the time until a token bucket is full, a window ends, or a log

@@ -6,7 +6,10 @@ import "github.com/tallygate/tallygate/limit"
 // revision, and the counts. Only the part of Limit.Algorithm is in use; the
 // others are zero.
 type State struct {
-	Limit  *limit.Limit
+	Limit *limit.Limit
+	// Next is newer numbers of a window that wait for its end, see
+	// [State.AdvanceNextWindow]; nil for none. It is of one call: no store keeps it.
+	Next   *limit.Limit
 	Bucket Bucket
 	Window Window
 	Log    Log
@@ -53,6 +56,7 @@ func Holding(l *limit.Limit, now, left int64) State {
 // numbers changed, or the clock stepped back so far that the state was
 // re-based on it.
 func (s *State) Advance(l *limit.Limit, now int64) (dirty bool) {
+	s.Next = nil
 	if l == s.Limit || l.Revision <= s.Limit.Revision {
 		return s.roll(now)
 	}
@@ -82,6 +86,9 @@ func (s *State) roll(now int64) (rebased bool) {
 
 // Ask says whether cost is there. The state must be at now.
 func (s *State) Ask(now, cost int64) Answer {
+	if s.Next != nil {
+		return s.askNext(now, cost)
+	}
 	if cost > s.Limit.Full() {
 		return Answer{Never: true}
 	}

@@ -121,7 +121,7 @@ func (b *bucket) tells(name store.Bucket) (store.Op, bool) {
 	}
 	t.retelling += t.owed
 	t.pending, t.owed, t.telling = t.pending+t.owed-cost, 0, t.telling+cost
-	return store.Op{Bucket: name, Limit: b.limit, How: store.Add, Cost: cost}, true
+	return store.Op{Bucket: name, Limit: b.limit, How: store.Add, NextWindow: b.nextWindow, Cost: cost}, true
 }
 
 // syncFirst returns the call that tells what was admitted on an estimate, where
@@ -162,7 +162,7 @@ func (b *bucket) told(now int64, op *store.Op, g *store.Grant, err error, pods i
 		}
 		return 0
 	}
-	b.see(now, g, 0)
+	b.see(now, op, g, 0)
 	if t.everyNS == 0 {
 		return 0
 	}
@@ -189,5 +189,5 @@ func (b *bucket) renew(now, remaining, pods int64) {
 	t := b.tally
 	t.untilNS = now + t.everyNS
 	unpaid := t.unpaid()
-	t.budget = allowance(b.limit, t.everyNS, remaining-unpaid, pods) - unpaid
+	t.budget = allowance(b.numbers(now), t.everyNS, remaining-unpaid, pods) - unpaid
 }

@@ -123,7 +123,7 @@ func (q *alone) choose(i int, hash uint64) bool {
 		counting = q.terms[i].Counting
 	}
 	b := q.pod.buckets.GetLocked(hash, keyed.Name(op.Bucket))
-	mine := b != nil && b.bind(op.Limit)
+	mine := b != nil && b.bind(op)
 	switch {
 	case op.How == store.Add:
 		if mine { // counted by Local
@@ -166,8 +166,11 @@ func (q *alone) unpin() {
 // no room, the one that all such keys of its rule share.
 func (q *alone) find(i int, hash uint64, overflowing bool) bool {
 	op, p := &q.ops[i], q.pod
-	n := shareOf(op.Limit, q.rules[i].Milli, p.pods.Load(), op.MaxCost)
-	b := p.holder(q.now, hash, op)
+	b, l := p.holder(q.now, hash, op), op.Limit
+	if b != nil && b.limit == l {
+		l = b.numbers(q.now)
+	}
+	n := shareOf(l, q.rules[i].Milli, p.pods.Load(), op.MaxCost)
 	if b != nil {
 		q.pin(i, b)
 		t := b.counts()
@@ -232,7 +235,7 @@ func (q *alone) draw(i int) {
 		return
 	}
 	d := &b.tally.fallback.debt
-	d.add(b.limit, op.Cost)
+	d.add(b.numbers(q.now), op.Cost)
 	d.heard = false
 	if !d.queued {
 		d.queued = true

@@ -22,8 +22,10 @@ type bucket struct {
 	// known says that the store has said something, and toppingUp that the pod
 	// already asks for the next lease.
 	known, toppingUp bool
-	denials          int8 // in a row, each of which makes the pause longer
-	leases           held // the first half of it
+	// other says that the store counts by other numbers than limit, see byOthers.
+	other   bool
+	denials int8 // in a row, each of which makes the pause longer
+	leases  held // the first half of it
 
 	denial denial
 	// pauseNS is until when the pod does not ask for more of a bucket it found
@@ -35,7 +37,11 @@ type bucket struct {
 	flights int32 // under way for a set with this bucket in it
 	pre     pre
 	tally   *tally // of rules that count first and tell later; nil for others
-	_       [32]byte
+	// by are the other numbers by which the store counts, nil if they are of no use here.
+	by *limit.Limit
+	// nextWindow is Op.NextWindow of what the pod says by itself.
+	nextWindow bool
+	_          [16]byte
 }
 
 // topUpAt is the part of a lease below which the pod asks for the next one, and
@@ -45,9 +51,10 @@ const (
 	smallLease = 5
 )
 
-// bind makes the bucket count by l. It reports whether it does: a check that
-// began before the numbers changed finds them newer than its own.
-func (b *bucket) bind(l *limit.Limit) bool {
+// bind makes the bucket count by the numbers of op. It reports whether it does: a
+// check that began before the numbers changed finds them newer than its own.
+func (b *bucket) bind(op *store.Op) bool {
+	l := op.Limit
 	if b.limit == l {
 		return true
 	}
@@ -58,13 +65,13 @@ func (b *bucket) bind(l *limit.Limit) bool {
 		if l.Revision > b.limit.Revision || !b.limit.Same(l) {
 			b.leases.release()
 			b.denial, b.view, b.known, b.pauseNS, b.size = denial{}, view{}, false, 0, 0
-			b.pre = pre{}
+			b.pre, b.by, b.other = pre{}, nil, false
 			if b.tally != nil {
 				b.tally.budget = 0
 			}
 		}
 	}
-	b.limit = l
+	b.limit, b.nextWindow = l, op.NextWindow
 	return true
 }
 
@@ -98,13 +105,16 @@ func (b *bucket) learn(now, askedNS int64, op *store.Op, g *store.Grant, spent b
 		b.leases.release() // other numbers came into force while the call was under way
 		return
 	}
-	b.see(now, g, b.leases.tokens(now))
+	b.see(now, op, g, b.leases.tokens(now))
 	if b.tally != nil && b.tally.everyNS > 0 {
 		b.renew(now, g.Remaining, pods)
 	}
 	switch {
 	case !g.OK:
 		b.denial.note(now, askedNS, op.Cost, g.RetryMS, g.Never)
+		if b.by != nil {
+			b.denial.untilNS = min(b.denial.untilNS, askedNS+g.ResetMS*ms) // then others may decide
+		}
 		b.rest(now, 0, pods)
 	case spent && g.Remaining == 0:
 		b.rest(now, op.Cost+g.Queue+g.Lease, pods)
@@ -158,8 +168,10 @@ type view struct {
 	atNS      int64 // when it said so; of others than token buckets, their reset
 }
 
-// see takes in what the store says is left, beside what the pod holds.
-func (b *bucket) see(now int64, g *store.Grant, held int64) {
+// see takes in what the store says is left, beside what the pod holds, and by which
+// numbers.
+func (b *bucket) see(now int64, op *store.Op, g *store.Grant, held int64) {
+	b.byOthers(op, g.Limit)
 	b.known, b.view = true, view{remaining: g.Remaining + held, atNS: now}
 	if b.limit.Algorithm != limit.TokenBucket {
 		b.view.atNS += g.ResetMS * ms // when a window ends, or a log is empty
@@ -169,7 +181,7 @@ func (b *bucket) see(now int64, g *store.Grant, held int64) {
 // outlook is what a local answer says is left, the view plus what came back, and
 // the time to full by that, or to the window's end as the store told it.
 func (b *bucket) outlook(now int64) (left, resetMS int64) {
-	l, v := b.limit, &b.view
+	l, v := b.numbers(now), &b.view
 	left = v.remaining
 	if !b.known {
 		left += l.Full()

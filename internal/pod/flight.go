@@ -166,7 +166,7 @@ func (f *flight) deny(grants []store.Grant) (done []*Waiter) {
 		for j := range w.Grants {
 			if g := &w.Grants[j]; !g.OK && !g.Never && g.Limit != nil {
 				g.RetryMS += dearer(g.Limit, w.cost(j), head.cost(j))
-				g.Never = w.cost(j) > g.Limit.Full()
+				g.Never = w.cost(j) > g.Limit.Full() && !(waits(&w.Ops[j], g) && w.cost(j) <= w.Ops[j].Limit.Full())
 			}
 		}
 		done = append(done, w)

@@ -119,7 +119,7 @@ func (q *question) find(i int, hash uint64) {
 		q.known[i] = q.pod.entry(q.now, hash, op)
 		return
 	}
-	if b := q.pod.buckets.GetLocked(hash, keyed.Name(op.Bucket)); b != nil && b.bind(op.Limit) {
+	if b := q.pod.buckets.GetLocked(hash, keyed.Name(op.Bucket)); b != nil && b.bind(op) {
 		q.known[i] = b
 		if t := q.term(i); t.Counting == Async {
 			b.counts().everyNS = int64(t.sync())
@@ -161,7 +161,8 @@ func (q *question) say(i int) {
 func (q *question) before(i int) (refused bool) {
 	op, b := &q.ops[i], q.known[i]
 	n, ok := q.term(i).Before.numbers(op.Limit, q.pod.pods.Load(), op.MaxCost)
-	if !ok || op.Shadow {
+	// A cost above the whole limit is the store's to answer: no waiting helps.
+	if !ok || op.Shadow || !b.sure(op) || op.Cost > op.Limit.Full() {
 		return false
 	}
 	b.pre.roll(q.now, q.now+q.pod.offsetNS.Load(), n)
@@ -238,13 +239,13 @@ func (p *Pod) nowMS(now int64) int64 {
 // yes writes an answer from what the pod has to g, a grant of zeros or OK. A grant
 // is three cache lines: it is filled in where it is, not copied.
 func (p *Pod) yes(g *store.Grant, now int64, b *bucket, from store.Source) {
-	g.OK, g.Source, g.Limit, g.NowMS = true, from, b.limit, p.nowMS(now)
+	g.OK, g.Source, g.Limit, g.NowMS = true, from, b.numbers(now), p.nowMS(now)
 	g.Remaining, g.ResetMS = b.outlook(now)
 }
 
 // no writes a denial from memory to g, a grant of zeros.
 func (p *Pod) no(g *store.Grant, now int64, b *bucket, cost int64) {
-	g.Source, g.Limit, g.NowMS = store.FromDenyCache, b.limit, p.nowMS(now)
+	g.Source, g.Limit, g.NowMS = store.FromDenyCache, b.numbers(now), p.nowMS(now)
 	var left int64
 	left, g.ResetMS = b.outlook(now)
 	if b.known {

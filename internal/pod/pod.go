@@ -216,7 +216,7 @@ func (p *Pod) entry(now int64, hash uint64, op *store.Op) *bucket {
 	if b == nil {
 		b = p.buckets.InsertLocked(hash, keyed.Name(op.Bucket), func(b *bucket) bool { return p.forgettable(now, b) })
 	}
-	if b == nil || !b.bind(op.Limit) {
+	if b == nil || !b.bind(op) {
 		return nil
 	}
 	return b

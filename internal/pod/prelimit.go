@@ -90,15 +90,20 @@ func (b *pre) roll(now, clockNS int64, n preNumbers) {
 func (p *Pod) room(now int64, b *bucket, op *store.Op, l PreLimit, want int64) int64 {
 	n, ok := l.numbers(op.Limit, p.pods.Load(), op.MaxCost)
 	offset := p.offsetNS.Load()
-	if !ok || n.windowN > 0 && offset == 0 { // the store's clock is not known yet
+	if !ok || !b.sure(op) || n.windowN > 0 && offset == 0 { // or the store's clock is not known yet
 		return want
 	}
 	b.pre.roll(now, now+offset, n)
 	return max(0, min(want, (n.most-b.pre.level)/n.unit()-op.Cost))
 }
 
-// charge counts what the store granted: it is spent, or will be, or comes back.
+// charge counts what the store granted: it is spent, or will be, or comes back. What
+// it granted by other numbers does not count against these.
 func (p *Pod) charge(now int64, b *bucket, op *store.Op, l PreLimit, tokens int64) {
+	if b.other {
+		b.pre = pre{}
+		return
+	}
 	if n, ok := l.numbers(op.Limit, p.pods.Load(), op.MaxCost); ok && tokens > 0 {
 		b.pre.roll(now, now+p.offsetNS.Load(), n)
 		b.pre.level += tokens * n.unit()

@@ -175,7 +175,7 @@ func (p *Pod) keep(c *Call, grants []store.Grant, surplus []int64) {
 	for i, n := range surplus {
 		if op := c.Ops[i]; n > 0 && returnable(op.Limit) {
 			back := store.Receipt{ID: grants[i].Receipt.ID, Cost: n}
-			p.surplus = append(p.surplus, store.Op{Bucket: op.Bucket, Limit: op.Limit, How: store.Undo, Receipt: back})
+			p.surplus = append(p.surplus, store.Op{Bucket: op.Bucket, Limit: op.Limit, How: store.Undo, NextWindow: op.NextWindow, Receipt: back})
 		}
 	}
 }

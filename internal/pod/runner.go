@@ -130,7 +130,7 @@ func (r *Runner) undoOwn(ctx context.Context, ops []store.Op, grants []store.Gra
 	undo := make([]store.Op, 0, len(ops))
 	for i := range ops {
 		if rc := grants[i].Receipt; rc.Cost > 0 {
-			undo = append(undo, store.Op{Bucket: ops[i].Bucket, Limit: ops[i].Limit, How: store.Undo, Receipt: rc})
+			undo = append(undo, store.Op{Bucket: ops[i].Bucket, Limit: ops[i].Limit, How: store.Undo, NextWindow: ops[i].NextWindow, Receipt: rc})
 			grants[i].Remaining += rc.Cost
 		}
 	}

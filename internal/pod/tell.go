@@ -87,6 +87,7 @@ func (p *Pod) tellOne(now int64, name store.Bucket) *Call {
 	}
 	d := &b.tally.fallback.debt
 	op, over, ok := d.tell(now, b.limit, name)
+	op.NextWindow = b.nextWindow
 	p.figures.overshot(name.Rule, OverFigures{Fallback: over})
 	if ok {
 		b.flights++
@@ -139,6 +140,7 @@ func (p *Pod) tellFirst(now int64, f *flight, ops []store.Op) *Call {
 			continue
 		}
 		op, over, ok := b.tally.fallback.debt.tell(now, b.limit, name)
+		op.NextWindow = b.nextWindow
 		p.figures.overshot(name.Rule, OverFigures{Fallback: over})
 		if !ok {
 			continue
@@ -190,7 +192,7 @@ func (p *Pod) hasTold(now int64, b *bucket, op *store.Op, g *store.Grant, err er
 		return
 	}
 	f := b.tally.fallback
-	over := f.debt.told(now, b.limit, op, g, err)
+	over := f.debt.told(now, b.numbers(now), op, g, err)
 	p.figures.overshot(op.Bucket.Rule, OverFigures{Fallback: over})
 	if err == nil {
 		f.answered(now)
@@ -201,7 +203,7 @@ func (p *Pod) hasTold(now int64, b *bucket, op *store.Op, g *store.Grant, err er
 // room.
 func (p *Pod) holder(now int64, hash uint64, op *store.Op) *bucket {
 	if b := p.buckets.GetLocked(hash, keyed.Name(op.Bucket)); b != nil {
-		b.bind(op.Limit)
+		b.bind(op)
 		return b
 	}
 	return p.entry(now, hash, op)

@@ -97,7 +97,7 @@ func (p *Pod) returns(now int64, e *ending, all bool) (store.Op, bool) {
 		p.settle(now, e.bucket.Rule, b, all)
 		return store.Op{}, false
 	}
-	return store.Op{Bucket: e.bucket, Limit: b.limit, Reports: p.report(now, e.bucket.Rule, b)}, true
+	return store.Op{Bucket: e.bucket, Limit: b.limit, NextWindow: b.nextWindow, Reports: p.report(now, e.bucket.Rule, b)}, true
 }
 
 // calls puts ops of the same key into one call each, since they share a slot.

@@ -11,7 +11,7 @@
 -- alg: 1 token_bucket (n1 burst, n2 period ms, n3 rate), 2 sliding_window,
 -- 3 sliding_log, 4 fixed_window (n1 capacity, n2 window ms, n3 align + 4 × calendar).
 -- how: 0 take, 1 add, 2 back, 3 peek, 4 stamp, 5 undo, 6 reset.
--- flags: 1 shadow, 2 not fresh.
+-- flags: 1 shadow, 2 not fresh, 64 newer numbers of a window apply from its next one.
 --
 -- The answer is one string: status B (0 denied, 1 spent, 2 no calendar window
 -- fits), now I6, then a record an op, whose bit 0 says whether the op was ok:

@@ -32,10 +32,10 @@ local function careful(records, on_spend, on_denial)
   local function parse(arg)
     if #arg < 30 then return nil end
     local alg, how, flags, cost = unpack('<BBBI5', arg)
-    if alg < 1 or alg > 4 or how > 6 or flags > 63 or (cost > MAX_COST and how ~= 5) then return nil end
+    if alg < 1 or alg > 4 or how > 6 or flags > 127 or (cost > MAX_COST and how ~= 5) then return nil end
     local n = numbers(sub(arg, 9, 30), KINDS[alg])
     if wrong(alg, n) then return nil end
-    local o = { arg = arg, n = n, how = how, cost = cost, shadow = flags % 2 == 1, lean = floor(flags / 2) % 2 == 1 }
+    local o = { arg = arg, n = n, how = how, cost = cost, shadow = flags % 2 == 1, lean = floor(flags / 2) % 2 == 1, later = flags > 63 }
     local pos = 31
     local function has(flag, bytes)
       if floor(flags / flag) % 2 == 0 then return false end
@@ -166,11 +166,15 @@ local function careful(records, on_spend, on_denial)
     return st
   end
 
-  -- current returns the state at now, by the newer of stored and asked numbers.
-  local function current(key, st, n, edges)
+  -- current returns the state at now, by the newer of stored and asked numbers. A
+  -- window that has not ended keeps numbers waiting that are to apply later.
+  local function current(key, st, n, edges, later)
     if n.rev > st.n.rev then
-      if not same(st.n, n) then return convert(key, st, n, edges) end
-      st.n, st.dirty, st.stale = n, true, true
+      if same(st.n, n) then
+        st.n, st.dirty, st.stale = n, true, true
+      elseif not (later and st.stop and st.kind == n.kind and now < st.stop) then
+        return convert(key, st, n, edges)
+      end
     end
     if st.kind == BUCKET then
       advance(st, st.n)
@@ -342,7 +346,7 @@ local function careful(records, on_spend, on_denial)
     if other then return nil, redis.error_reply(other) end
     local stored = st ~= nil and o.how ~= 6
     if stored then
-      st = current(key, st, o.n, o.edges)
+      st = current(key, st, o.n, o.edges, o.later)
     else
       st = fresh(key, o.n, o.edges, o.lean and min(o.cost, o.n.n1) or o.n.n1)
     end
