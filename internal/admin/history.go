@@ -68,9 +68,7 @@ func (a *API) version(ctx context.Context, c *call, id string, version int64) (r
 		ok, err = a.seesVersion(ctx, c, &v)
 	}
 	if rulestore.CodeOf(err) == rulestore.NotFound || err == nil && !ok {
-		e := refuse(api.NotFound, "rule "+id+" has no such version")
-		e.Rule = id
-		return v, e
+		return v, refuse(api.NotFound, "rule "+id+" has no such version")
 	}
 	if err != nil {
 		return v, ofStore(err, nil)
