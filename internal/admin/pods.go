@@ -1,0 +1,134 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tallygate/tallygate/internal/admin/api"
+	"github.com/tallygate/tallygate/internal/fleet"
+	"github.com/tallygate/tallygate/internal/rulestore"
+)
+
+func (a *API) pods(c *call) (answer, error) {
+	if a.cfg.Fleet == nil {
+		return answer{}, refuse(api.NotFound, "nobody reports to this process")
+	}
+	v, err := a.mirror.view(c.r.Context())
+	if err != nil {
+		return answer{}, ofStore(err, nil)
+	}
+	out := api.Pods{Revision: v.Revision, Pods: []api.Pod{}}
+	for _, p := range a.cfg.Fleet.Pods() {
+		r := p.Report
+		out.Pods = append(out.Pods, api.Pod{
+			Pod: r.Pod, Revision: r.Revision, Version: r.Version, UptimeMS: r.UptimeMS, Faults: r.Faults, Shards: r.Shards,
+			SeenAt: p.SeenAt, Live: p.Live,
+		})
+	}
+	return answer{body: out}, nil
+}
+
+// Bounds of a report beside the body's.
+const (
+	maxPodBytes = 256
+	maxFaults   = 20
+)
+
+func (a *API) report(c *call) (answer, error) {
+	if a.cfg.Fleet == nil {
+		return answer{}, refuse(api.NotFound, "nobody listens to reports here")
+	}
+	if err := wellFormed(c.body); err != nil {
+		return answer{}, err
+	}
+	// Unknown fields are passed over: pods of the next release report as well.
+	var r fleet.Report
+	if err := json.Unmarshal(c.body, &r); err != nil {
+		return answer{}, refuseAt(api.BadRequest, "#", clip(strings.TrimPrefix(err.Error(), "json: ")))
+	}
+	id := c.param("id")
+	switch {
+	case id == "" || len(id) > maxPodBytes || !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl):
+		return answer{}, refuse(api.BadRequest, fmt.Sprintf("a pod's id has 1 to %d bytes without control characters", maxPodBytes))
+	case r.Pod != id:
+		return answer{}, refuseAt(api.BadRequest, "#/pod", "the report is of another pod than the path")
+	case len(r.Rates) > fleet.MaxRates:
+		return answer{}, refuseAt(api.BadRequest, "#/rates", fmt.Sprintf("a report has at most %d rates, not %d", fleet.MaxRates, len(r.Rates)))
+	case len(r.Faults) > maxFaults:
+		return answer{}, refuseAt(api.BadRequest, "#/faults", fmt.Sprintf("a report has at most %d faults, not %d", maxFaults, len(r.Faults)))
+	}
+	if err := a.cfg.Fleet.Report(c.r.Context(), r); err != nil {
+		if c.r.Context().Err() != nil {
+			return answer{}, err
+		}
+		return answer{}, refuse(api.BadRequest, clip(err.Error()))
+	}
+	return answer{body: struct{}{}}, nil
+}
+
+func (a *API) audit(c *call) (answer, error) {
+	filter, err := c.auditFilter()
+	if err != nil {
+		return answer{}, err
+	}
+	ctx := c.r.Context()
+	entries, err := a.cfg.Auditor.Audit(ctx, filter)
+	if err != nil {
+		return answer{}, ofStore(err, nil)
+	}
+	page := api.Audit{Entries: []api.Entry{}}
+	if len(entries) == filter.Limit {
+		page.Next = entries[filter.Limit-1].ID
+	}
+	var v view
+	if c.token.Domain != "" {
+		if v, err = a.mirror.view(ctx); err != nil {
+			return answer{}, ofStore(err, nil)
+		}
+	}
+	for i := range entries {
+		if c.seesEntry(&v, &entries[i]) {
+			page.Entries = append(page.Entries, api.OfEntry(entries[i]))
+		}
+	}
+	return answer{body: page}, nil
+}
+
+// seesEntry reports whether a caller may see a line of the audit. Where the domain
+// of an override's or a reset's rule is not known any more, only callers of all
+// domains do.
+func (c *call) seesEntry(v *view, e *rulestore.Entry) bool {
+	if c.token.Domain == "" {
+		return true
+	}
+	if ofRule(e.Action) {
+		return seesState(c.token, e.Before, e.After)
+	}
+	of, ok := v.facts[e.Rule]
+	return ok && of.domain == c.token.Domain && !of.foreign
+}
+
+func (c *call) auditFilter() (f rulestore.AuditFilter, err error) {
+	f = rulestore.AuditFilter{Rule: c.query.Get("rule"), Who: c.query.Get("who"), Action: rulestore.Action(c.query.Get("action"))}
+	if f.Action != "" && !slices.Contains(rulestore.Actions(), f.Action) {
+		return f, refuse(api.BadRequest, fmt.Sprintf("there is no action %q", clip(string(f.Action))))
+	}
+	if f.Key, err = c.key(); err != nil {
+		return f, err
+	}
+	if f.From, err = c.time("from"); err != nil {
+		return f, err
+	}
+	if f.To, err = c.time("to"); err != nil {
+		return f, err
+	}
+	if f.Before, err = c.number("before", 0); err != nil {
+		return f, err
+	}
+	f.Limit, err = c.limit()
+	return f, err
+}
