@@ -1,0 +1,153 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/candidate"
+)
+
+// Sink is where reports go: a [Client], or the [Registry] of the same process.
+type Sink interface {
+	Report(ctx context.Context, report Report) (Receipt, error)
+}
+
+// reportTimeout bounds one report: it must not be under way when the next is due.
+const reportTimeout = 5 * time.Second
+
+// ReporterConfig says what to report, and where.
+type ReporterConfig struct {
+	// Sink takes the reports. Required.
+	Sink Sink
+	// Build makes a report; its trials have the slices that begin at sinceMS or later,
+	// all that are kept for 0. It is never called twice at once. Required.
+	Build func(sinceMS int64) Report
+	// Every is the time between two reports, give or take a tenth; 0 means 10 s.
+	Every time.Duration
+	// Log is told of the first failure in a row, and of its end; nil means none.
+	Log *slog.Logger
+}
+
+// Reporter tells the control plane how a pod does.
+//
+//	NewReporter ─► Start (one goroutine, the first report at once) ─► Close
+type Reporter struct {
+	cfg ReporterConfig
+
+	// Of the loop.
+	sinceMS int64 // the newest slice that was acknowledged: its count may still have grown
+	failing bool
+
+	mu     sync.Mutex // guards what follows
+	closed bool
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// NewReporter returns a reporter. It starts nothing.
+func NewReporter(cfg ReporterConfig) (*Reporter, error) {
+	switch {
+	case cfg.Sink == nil || cfg.Build == nil:
+		return nil, errors.New("fleet: ReporterConfig.Sink and Build are required")
+	case cfg.Every < 0:
+		return nil, errors.New("fleet: ReporterConfig.Every is negative")
+	case cfg.Every == 0:
+		cfg.Every = ReportEvery * time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Reporter{cfg: cfg}, nil
+}
+
+// Start begins to report, until Close. Started twice or after Close, it does nothing.
+func (r *Reporter) Start() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || r.done != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel, r.done = cancel, make(chan struct{})
+	go r.run(ctx, r.done)
+}
+
+// Close ends a report under way and returns when nothing runs any more. Closed twice,
+// it does nothing.
+func (r *Reporter) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	cancel, done := r.cancel, r.done
+	r.mu.Unlock()
+	if done != nil {
+		cancel()
+		<-done
+	}
+	return nil
+}
+
+func (r *Reporter) run(ctx context.Context, done chan<- struct{}) {
+	defer close(done)
+	for ctx.Err() == nil {
+		r.report(ctx)
+		pause(ctx, time.Duration(float64(r.cfg.Every)*(0.9+0.2*rand.Float64())))
+	}
+}
+
+// report reports once, and once more to who has forgotten what was acknowledged.
+func (r *Reporter) report(ctx context.Context) {
+	receipt, err := r.send(ctx)
+	if err == nil && !receipt.Known && r.sinceMS > 0 {
+		r.sinceMS = 0
+		receipt, err = r.send(ctx)
+	}
+	switch {
+	case ctx.Err() != nil:
+	case err != nil && !r.failing:
+		r.failing = true
+		r.cfg.Log.Warn("the control plane does not take this pod's reports; trying on", "error", err)
+	case err == nil && r.failing:
+		r.failing = false
+		r.cfg.Log.Info("the control plane takes this pod's reports again")
+	}
+}
+
+// send sends what was not acknowledged. The newest slice that was goes once more: a
+// check may have been counted in it since.
+func (r *Reporter) send(ctx context.Context) (Receipt, error) {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	report := r.cfg.Build(r.sinceMS)
+	receipt, err := r.cfg.Sink.Report(ctx, report)
+	if err != nil {
+		return Receipt{}, err
+	}
+	if receipt.Known || r.sinceMS == 0 {
+		r.sinceMS = max(r.sinceMS, newest(report.Trials))
+	}
+	return receipt, nil
+}
+
+// newest is the start of the newest slice, 0 for none.
+func newest(trials []candidate.Trial) (startMS int64) {
+	for _, trial := range trials {
+		for _, slice := range trial.Slices {
+			startMS = max(startMS, slice.StartMS)
+		}
+	}
+	return startMS
+}
+
+// pause waits, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

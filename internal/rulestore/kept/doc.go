@@ -1,0 +1,11 @@
+// Package kept holds the last good set of rules on a pod's disk, so that a pod which
+// is restarted while its rules of record are away starts with them.
+//
+//	Source ─► Store ─► Reader: a database, or the feed
+//	            │ after each change, at most once a second
+//	            ▼
+//	          file, read once, and only while the Reader has never answered
+//
+// A Store has one goroutine, which writes, from Start until Close. It is safe for
+// concurrent use.
+package kept
