@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"syscall"
 	"time"
 
@@ -15,7 +17,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/tallygate/tallygate"
+	"github.com/tallygate/tallygate/internal/admin"
+	"github.com/tallygate/tallygate/internal/admin/token"
+	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/internal/server"
+	"github.com/tallygate/tallygate/internal/tlsfiles"
 	"github.com/tallygate/tallygate/metrics"
 )
 
@@ -25,61 +31,151 @@ const (
 	scrapeTimeout = 10 * time.Second
 )
 
+// startGoverning starts what is beside the checks of a server: its control plane, if
+// the rules are here, its reports, and the admin port. stop ends all of it.
+func (m *Main) startGoverning(ctx context.Context, v *values, pod string, f *followed, limiter *tallygate.Limiter, srv *server.Server, tokens *token.File, log *slog.Logger, stdout io.Writer) (stop func(), err error) {
+	var stops []func()
+	stop = func() {
+		for i := len(stops) - 1; i >= 0; i-- {
+			stops[i]()
+		}
+	}
+	cfg := m.adminConfig(v, tokens, log)
+	cfg.Looker, cfg.Resetter = limiter, limiter
+	cfg.Metrics = scrapes(log, metrics.NewCollector(limiter), metrics.NewShedCollector(srv.Shed))
+	sink := f.reports
+	if f.store == nil {
+		elsewhere(&cfg, v.String("rules"), f)
+	} else {
+		p, err := m.startPlane(f.store, log)
+		if err != nil {
+			return nil, err
+		}
+		stops = append(stops, func() { _ = p.Close() }) // it has no error
+		book(&cfg, f.store)
+		p.serve(&cfg, showKey(v))
+		sink = p.registry
+	}
+	stopReports, err := m.startReports(v, pod, f, limiter, sink, log)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	stops = append(stops, stopReports)
+	stopAdmin, err := m.startAdmin(ctx, v, cfg, log, stdout)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	stops = append(stops, stopAdmin)
+	return stop, nil
+}
+
+// adminConfig is what all admin ports have in common.
+func (m *Main) adminConfig(v *values, tokens *token.File, log *slog.Logger) admin.Config {
+	cfg := admin.Config{Version: version().Version, Now: m.Now, Log: log}
+	if tokens != nil {
+		cfg.Tokens = tokens
+	}
+	return cfg
+}
+
+// book gives the API the rules of record.
+func book(cfg *admin.Config, rules ruleBook) {
+	cfg.Reader, cfg.Writer, cfg.Records, cfg.Historian, cfg.Auditor = rules, rules, rules, rules, rules
+}
+
+// elsewhere gives the API of a pod the rules it works from, to read.
+func elsewhere(cfg *admin.Config, where string, f *followed) {
+	book(cfg, rulestore.ReadOnly{Reader: f.reader, Why: "the rules are at " + maskURL(where) + ": change them there"})
+}
+
+// scrapes answers GET /metrics.
+func scrapes(log *slog.Logger, list ...prometheus.Collector) http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(list...)
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelError),
+		MaxRequestsInFlight: maxScrapes,
+		Timeout:             scrapeTimeout,
+	})
+}
+
+// openTokens opens the file of tokens; nil where the settings name none.
+func openTokens(v *values, log *slog.Logger) (*token.File, error) {
+	path := v.String("tokens-file")
+	if path == "" {
+		return nil, nil //nolint:nilnil // no tokens is a good answer
+	}
+	f, err := token.Open(token.Config{Path: path, Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("tokens-file: %w", err)
+	}
+	return f, nil
+}
+
+// listenerTLS makes the TLS of a listener, "http" or "admin". Nil means none.
+func listenerTLS(v *values, of string, log *slog.Logger) (*tls.Config, error) {
+	files := tlsfiles.Files{Cert: v.String(of + "-cert-file"), Key: v.String(of + "-key-file"), CA: v.String(of + "-client-ca-file")}
+	if files.Cert == "" {
+		return nil, nil //nolint:nilnil // no TLS settings is a good answer
+	}
+	conf, err := tlsfiles.Server(tlsfiles.Config{Files: files, Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", of, err)
+	}
+	return conf, nil
+}
+
 // startAdmin starts the listener for operators and returns how to stop it. Its
 // goroutine ends with stop.
-func (m *Main) startAdmin(ctx context.Context, v *values, limiter *tallygate.Limiter, srv *server.Server, log *slog.Logger, stdout io.Writer) (stop func(), err error) {
+func (m *Main) startAdmin(ctx context.Context, v *values, cfg admin.Config, log *slog.Logger, stdout io.Writer) (stop func(), err error) {
 	address := v.String("admin")
 	if address == "" {
 		return func() {}, nil
 	}
-	listener, err := listenLoopback(ctx, address)
+	if cfg.TLS, err = listenerTLS(v, "admin", log); err != nil {
+		return nil, err
+	}
+	api, err := admin.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := listenAdmin(ctx, address, cfg.Tokens != nil)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE) && v.origin["admin"] == "default":
 		// The second pod on a machine is most often one of a first try.
-		log.Warn("no metrics: the admin port is in use; set --admin", "address", address)
+		log.Warn("no admin API and no metrics: the admin port is in use; set --admin", "address", address)
 		return func() {}, nil
 	case err != nil:
 		return nil, fmt.Errorf("admin: %w", err)
-	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(
-		metrics.NewCollector(limiter),
-		metrics.NewShedCollector(srv.Shed),
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
-	admin, err := server.NewAdmin(server.AdminConfig{
-		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-			ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelError),
-			MaxRequestsInFlight: maxScrapes,
-			Timeout:             scrapeTimeout,
-		}),
-		Log: log,
-	})
-	if err != nil {
-		return nil, errors.Join(err, listener.Close())
 	}
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := admin.Serve(serving, listener); err != nil {
+		if err := api.Serve(serving, listener); err != nil {
 			log.Error("the admin port is closed", "error", err)
 		}
 	}()
-	_, _ = fmt.Fprintf(stdout, "metrics on http://%s/metrics\n", listener.Addr())
+	scheme := "http"
+	if cfg.TLS != nil {
+		scheme = "https"
+	}
+	_, _ = fmt.Fprintf(stdout, "admin API and metrics on %s://%s (/v1/openapi.json, /metrics)\n", scheme, listener.Addr())
 	if m.AdminListening != nil {
 		m.AdminListening(listener.Addr().String())
 	}
 	return func() { cancel(); <-done }, nil
 }
 
-// listenLoopback listens on an address of this machine alone, also where it is
-// given by name.
-func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
+// listenAdmin listens on an address; without tokens on one of this machine alone,
+// also where it is given by name.
+func listenAdmin(ctx context.Context, address string, tokens bool) (net.Listener, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
+	if err != nil || tokens {
+		return listener, err
 	}
 	if addr, ok := listener.Addr().(*net.TCPAddr); !ok || !addr.IP.IsLoopback() {
 		return nil, errors.Join(notLoopback(address), listener.Close())
@@ -88,5 +184,5 @@ func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
 }
 
 func notLoopback(address string) error {
-	return fmt.Errorf("%q is not this machine alone: until there are tokens the admin port listens on 127.0.0.1, ::1 or localhost only", address)
+	return fmt.Errorf("%q is not this machine alone, and there are no tokens: name a --tokens-file (tallygate token new), or listen on 127.0.0.1, ::1 or localhost", address)
 }

@@ -99,7 +99,7 @@ func check(cmd *cobra.Command, env []string) error {
 	if err != nil {
 		return err
 	}
-	reply, err := ask(cmd, v.String("server"), q)
+	reply, err := askServer(cmd, v.String("server"), v.String("token"), q)
 	if err != nil {
 		return err
 	}
@@ -163,8 +163,8 @@ func readQuestion(cmd *cobra.Command) (question, error) {
 	return q, nil
 }
 
-// ask sends a question and returns the reply, verdict or problem.
-func ask(cmd *cobra.Command, base string, q question) ([]byte, error) {
+// askServer sends a question and returns the reply, verdict or problem.
+func askServer(cmd *cobra.Command, base, token string, q question) ([]byte, error) {
 	body, err := json.Marshal(q)
 	if err != nil {
 		return nil, err
@@ -175,6 +175,9 @@ func ask(cmd *cobra.Command, base string, q question) ([]byte, error) {
 		return nil, usagef("--server: %w", err)
 	}
 	request.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
 	timeout, _ := cmd.Flags().GetDuration("timeout")
 	client := &http.Client{Timeout: timeout}
 	defer client.CloseIdleConnections()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -61,7 +60,7 @@ func (m *Main) onStore(cmd *cobra.Command, env []string, there bool, run func(*r
 	if path, ok := strings.CutPrefix(where, sqliteScheme); ok && there && missing(path) {
 		return fmt.Errorf("there is no database %s (--rules names another)", path)
 	}
-	store, err := openRuleStore(cmd.Context(), where, m.now, slog.New(slog.DiscardHandler))
+	store, err := openBook(cmd.Context(), v, m.now)
 	if err != nil {
 		return fmt.Errorf("rules: %w", err)
 	}

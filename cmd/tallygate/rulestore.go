@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/rulestore"
+	"github.com/tallygate/tallygate/internal/rulestore/file"
 	"github.com/tallygate/tallygate/internal/rulestore/postgres"
+	"github.com/tallygate/tallygate/internal/rulestore/remote"
 	"github.com/tallygate/tallygate/internal/rulestore/sqlite"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/rules/yaml"
@@ -37,7 +37,7 @@ type ruleStore struct {
 	// hints tell when something changed; nil where there are none.
 	hints rulestore.Waiter
 	// control is the control plane, nil for a database.
-	control prover
+	control *remote.Client
 	close   func() error
 }
 
@@ -51,25 +51,12 @@ type ruleBook interface { //nolint:interfacebloat // it is all that a database o
 	rulestore.Auditor
 }
 
-// prover knows whether a candidate has proven itself, and says so by an error.
-type prover interface {
-	Proven(ctx context.Context, rule string) error
-}
-
-// promotable says why a candidate may not become the live rule yet.
-func (s *ruleStore) promotable(ctx context.Context, r *rulestore.Rule, force bool) error {
-	switch {
-	case force || r.Candidate.Body == nil: // without one the change says so
-		return nil
-	case s.control == nil:
-		return errNotProven
-	default:
-		return s.control.Proven(ctx, r.ID)
-	}
-}
-
-// openRuleStore opens the database that a setting names.
+// openRuleStore opens the database or file that the setting names.
 func openRuleStore(ctx context.Context, where string, now func() time.Time, log *slog.Logger) (*ruleStore, error) {
+	if path, ok := strings.CutPrefix(where, fileScheme); ok {
+		s := file.New(file.Config{Path: path, Now: now})
+		return &ruleStore{ruleBook: s, hints: s, close: func() error { return nil }}, nil
+	}
 	if path, ok := strings.CutPrefix(where, sqliteScheme); ok {
 		s, err := sqlite.Open(ctx, sqlite.Config{Path: path, Now: now})
 		if err != nil {
@@ -84,8 +71,24 @@ func openRuleStore(ctx context.Context, where string, now func() time.Time, log 
 	return &ruleStore{ruleBook: s.DB, hints: s.DB, close: s.Close}, nil
 }
 
+// remoteRules reports whether the rules are behind a control plane.
+func remoteRules(where string) bool {
+	return strings.HasPrefix(where, "http://") || strings.HasPrefix(where, "https://")
+}
+
+// openBook opens what the setting names for a command: a database, a file, or the
+// control plane in front of one.
+func openBook(ctx context.Context, v *values, now func() time.Time) (*ruleStore, error) {
+	where := v.String("rules")
+	if remoteRules(where) {
+		return openRemote(v, where)
+	}
+	return openRuleStore(ctx, where, now, slog.New(slog.DiscardHandler))
+}
+
 // readRules reads the rules of a setting once, for a command that only looks.
-func readRules(ctx context.Context, where string) (rules.Set, rules.Problems, error) {
+func readRules(ctx context.Context, v *values) (rules.Set, rules.Problems, error) {
+	where := v.String("rules")
 	if path, ok := strings.CutPrefix(where, fileScheme); ok {
 		set, problems, _, err := yaml.File(path).Load(ctx)
 		return set, problems, err
@@ -93,7 +96,7 @@ func readRules(ctx context.Context, where string) (rules.Set, rules.Problems, er
 	if path, ok := strings.CutPrefix(where, sqliteScheme); ok && missing(path) {
 		return rules.Set{}, nil, fmt.Errorf("there is no database %s (--rules names another)", path)
 	}
-	store, err := openRuleStore(ctx, where, time.Now, slog.New(slog.DiscardHandler))
+	store, err := openBook(ctx, v, time.Now)
 	if err != nil {
 		return rules.Set{}, nil, err
 	}
@@ -103,56 +106,6 @@ func readRules(ctx context.Context, where string) (rules.Set, rules.Problems, er
 	}
 	set, problems := all.Live()
 	return set, problems, nil
-}
-
-// followed is a watcher and what feeds it.
-type followed struct {
-	*rules.Watcher
-	// first says that there were no rules and there are examples now.
-	first bool
-	stop  func() error
-}
-
-// Close stops following.
-func (f *followed) Close() error { return f.stop() }
-
-// watchRules starts to follow the rules of the settings.
-func (m *Main) watchRules(ctx context.Context, v *values, log *slog.Logger) (*followed, error) {
-	where := v.String("rules")
-	if path, ok := strings.CutPrefix(where, fileScheme); ok {
-		w, err := startWatcher(ctx, yaml.File(path), 0, log)
-		if err != nil {
-			return nil, err
-		}
-		return &followed{Watcher: w, stop: w.Close}, nil
-	}
-	store, err := openRuleStore(ctx, where, m.now, log)
-	if err != nil {
-		return nil, err
-	}
-	first := false
-	if v.origin["rules"] == "default" {
-		if first, err = firstRules(ctx, store, log); err != nil {
-			return nil, errors.Join(err, store.close())
-		}
-	}
-	source := rulestore.NewSource(rulestore.SourceConfig{Reader: store, Log: log})
-	every := rules.DefaultEvery
-	if !strings.HasPrefix(where, sqliteScheme) {
-		every = time.Duration(float64(resyncEvery) * (0.9 + 0.2*rand.Float64()))
-	}
-	w, err := startWatcher(ctx, source, every, log)
-	if err != nil {
-		return nil, errors.Join(err, store.close())
-	}
-	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var hints sync.WaitGroup
-	hints.Go(func() { rulestore.Follow(following, store.hints, source, w.Reload) })
-	return &followed{Watcher: w, first: first, stop: func() error {
-		cancel()
-		hints.Wait()
-		return errors.Join(w.Close(), store.close())
-	}}, nil
 }
 
 func startWatcher(ctx context.Context, source rules.Source, every time.Duration, log *slog.Logger) (*rules.Watcher, error) {

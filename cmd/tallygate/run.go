@@ -31,6 +31,8 @@ type Main struct {
 	Listening func(address string)
 	// AdminListening is called with the address of the admin port, before that.
 	AdminListening func(address string)
+	// ReportEvery is the time between two reports of a pod; 0 means 10 s.
+	ReportEvery time.Duration
 }
 
 // Run runs the program with args, which leave out the program's name, and
@@ -93,6 +95,7 @@ func (m *Main) command(env []string) *cobra.Command {
 	root.PersistentFlags().String("config", "", "file of settings (default tallygate.yaml, if it is there)")
 	root.AddCommand(
 		m.serveCommand(env),
+		m.controlCommand(env),
 		checkCommand(env),
 		loadCommand(),
 		m.rulesCommand(env),

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallygate/tallygate"
+	"github.com/tallygate/tallygate/internal/admin/token"
 	"github.com/tallygate/tallygate/internal/headers"
 	"github.com/tallygate/tallygate/internal/server"
 	"github.com/tallygate/tallygate/rules"
@@ -47,6 +48,10 @@ func (m *Main) serveCommand(env []string) *cobra.Command {
 func (m *Main) serve(ctx context.Context, v *values, stdout, stderr io.Writer) (err error) {
 	pod := podID(v)
 	log := newLog(v, pod, stderr)
+	tokens, err := openTokens(v, log)
+	if err != nil {
+		return err
+	}
 	watcher, err := m.watchRules(ctx, v, log)
 	if err != nil {
 		return fmt.Errorf("rules: %w", err)
@@ -59,7 +64,10 @@ func (m *Main) serve(ctx context.Context, v *values, stdout, stderr io.Writer) (
 	}
 	defer func() { err = errors.Join(err, closer.Close()) }()
 
-	limiter, err := tallygate.New(tallygate.Config{Rules: watcher.Watcher, Store: counts, Deadline: v.Duration("store-deadline"), Now: m.Now, Log: log})
+	limiter, err := tallygate.New(tallygate.Config{
+		Rules: watcher.Watcher, Store: counts, Deadline: v.Duration("store-deadline"),
+		Pod: pod, ShowKey: showKey(v), Now: watcher.now, Log: log,
+	})
 	if err != nil {
 		return err
 	}
@@ -71,7 +79,7 @@ func (m *Main) serve(ctx context.Context, v *values, stdout, stderr io.Writer) (
 	}
 	defer leave()
 
-	srv, err := newServer(v, limiter, log)
+	srv, err := newServer(v, limiter, tokens, log)
 	if err != nil {
 		return err
 	}
@@ -79,7 +87,7 @@ func (m *Main) serve(ctx context.Context, v *values, stdout, stderr io.Writer) (
 	if err != nil {
 		return fmt.Errorf("%w; --http (TALLYGATE_HTTP) sets another address", err)
 	}
-	stopAdmin, err := m.startAdmin(ctx, v, limiter, srv, log, stdout)
+	stopAdmin, err := m.startGoverning(ctx, v, pod, watcher, limiter, srv, tokens, log, stdout)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -89,7 +97,18 @@ func (m *Main) serve(ctx context.Context, v *values, stdout, stderr io.Writer) (
 }
 
 // newServer makes the HTTP server of the settings.
-func newServer(v *values, limiter *tallygate.Limiter, log *slog.Logger) (*server.Server, error) {
+func newServer(v *values, limiter *tallygate.Limiter, tokens *token.File, log *slog.Logger) (*server.Server, error) {
+	secure, err := listenerTLS(v, "http", log)
+	if err != nil {
+		return nil, err
+	}
+	var authorize func(string) bool
+	if v.Bool("http-token-required") {
+		authorize = func(shown string) bool {
+			_, ok := tokens.Find(shown)
+			return ok
+		}
+	}
 	reset, err := headers.ParseReset(v.String("reset-style"))
 	if err != nil {
 		return nil, err
@@ -102,6 +121,8 @@ func newServer(v *values, limiter *tallygate.Limiter, log *slog.Logger) (*server
 		Limiter: limiter,
 		// The watcher has started, so rules were loaded before anything listens.
 		Ready:       nil,
+		Authorize:   authorize,
+		TLS:         secure,
 		Style:       headers.Style{Reset: reset, IETF: ietf, Jitter: v.Float64("retry-jitter"), Rand: rand.Float64},
 		MaxInflight: v.Int("max-inflight"),
 		Drain:       v.Duration("drain"),

@@ -293,7 +293,7 @@ func bucketOf(cmd *cobra.Command, v *values, parts []string) (store.Bucket, erro
 	if id == "" || v.origin["rules"] == "default" && missing(strings.TrimPrefix(where, sqliteScheme)) {
 		return b, nil
 	}
-	set, problems, err := readRules(cmd.Context(), where)
+	set, problems, err := readRules(cmd.Context(), v)
 	if err != nil {
 		return b, fmt.Errorf("rules: %w", errors.Join(err, problems))
 	}

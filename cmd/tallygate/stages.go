@@ -56,20 +56,32 @@ func move(cmd *cobra.Command, store *ruleStore, change rulestore.Change) error {
 		return err
 	}
 	change.IfMatch = r.Version
-	if change.Action == rulestore.ActionPromote {
-		force, _ := cmd.Flags().GetBool("force")
-		if err := store.promotable(ctx, &r, force); err != nil {
-			return err
+	now, err := moved(cmd, store, &r, change)
+	if err != nil {
+		return raced(err)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "rule %s is at version %d: mode %s, candidate %s\n", now.ID, now.Version, modeOf(now.Live), stageOf(now.Candidate))
+	return err
+}
+
+// moved makes the change and returns the rule after it. Whether a candidate may be
+// promoted is for the control plane to say.
+func moved(cmd *cobra.Command, store *ruleStore, before *rulestore.Rule, change rulestore.Change) (rulestore.Rule, error) {
+	ctx := cmd.Context()
+	if change.Action == rulestore.ActionPromote && before.Candidate.Body != nil {
+		switch force, _ := cmd.Flags().GetBool("force"); {
+		case store.control != nil:
+			return store.control.Promote(ctx, author(cmd), change.Rule, change.IfMatch, force)
+		case !force:
+			return rulestore.Rule{}, errNotProven
 		}
 	}
 	applied, err := store.Apply(ctx, author(cmd), change)
 	if err != nil {
-		return raced(err)
+		return rulestore.Rule{}, err
 	}
 	printWarnings(cmd, &applied)
-	now := &applied.Results[0].Rule
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "rule %s is at version %d: mode %s, candidate %s\n", now.ID, now.Version, modeOf(now.Live), stageOf(now.Candidate))
-	return err
+	return applied.Results[0].Rule, nil
 }
 
 // raced says what to do about a change that another one overtook.

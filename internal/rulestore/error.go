@@ -18,8 +18,8 @@ const (
 	Conflict Code = "version_conflict"
 	// Invalid: the change makes no sense, or its body has faults.
 	Invalid Code = "invalid"
-	// ReadOnly: rules of this kind are not changed here.
-	ReadOnly Code = "read_only"
+	// Elsewhere: these rules are not changed here.
+	Elsewhere Code = "changed_elsewhere"
 )
 
 // Error is an answer: nothing was changed. Any other error of a Writer says that

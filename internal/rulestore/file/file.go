@@ -30,6 +30,15 @@ type Config struct {
 
 // Store reads one file. It starts no goroutine and is safe for concurrent use.
 type Store struct {
+	rulestore.ReadOnly
+	file *lines
+}
+
+// Wait implements rulestore.Waiter: it looks at the file again and again.
+func (s *Store) Wait(ctx context.Context, since int64) error { return s.file.wait(ctx, since) }
+
+// lines is the file as lines of a database.
+type lines struct {
 	every time.Duration
 	now   func() time.Time
 
@@ -48,12 +57,17 @@ func New(cfg Config) *Store {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Store{every: cfg.Every, now: cfg.Now, source: yaml.File(cfg.Path)}
+	s := &Store{file: &lines{every: cfg.Every, now: cfg.Now, source: yaml.File(cfg.Path)}}
+	s.ReadOnly = rulestore.ReadOnly{
+		Reader: s.file,
+		Why:    "the rules are in a file: edit it, it is read again within a second; to change rules through the API start with --rules sqlite:… or postgres://…",
+	}
+	return s
 }
 
 // Whole returns what the file says. An error means that it cannot be read, or is
 // faulty as a whole; a faulty rule is a row that cannot be read.
-func (s *Store) Whole(ctx context.Context) (rulestore.Set, error) {
+func (s *lines) Whole(ctx context.Context) (rulestore.Set, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	set, _, version, err := s.source.Load(ctx)
@@ -76,7 +90,7 @@ func (s *Store) Whole(ctx context.Context) (rulestore.Set, error) {
 const unreadable = `{"faulty in the file": true}`
 
 // rows are the lines of a database that says the same as the file.
-func (s *Store) rows(set rules.Set, version rules.Version) (rulestore.Set, error) {
+func (s *lines) rows(set rules.Set, version rules.Version) (rulestore.Set, error) {
 	out := rulestore.Set{Revision: max(version.Revision, s.set.Revision+1)}
 	at := time.UnixMilli(version.Revision).UTC()
 	identity := map[string][]string{}
@@ -115,7 +129,7 @@ func (s *Store) rows(set rules.Set, version rules.Version) (rulestore.Set, error
 
 // Since returns everything where anything changed, the lines that are gone as
 // tombstones: a file does not say what changed.
-func (s *Store) Since(ctx context.Context, revision int64) (rulestore.Changes, error) {
+func (s *lines) Since(ctx context.Context, revision int64) (rulestore.Changes, error) {
 	set, err := s.Whole(ctx)
 	if err != nil {
 		return rulestore.Changes{}, err
@@ -158,8 +172,8 @@ func byID(r rulestore.Rule, id string) int {
 	}
 }
 
-// Wait looks at the file again and again until it says something else.
-func (s *Store) Wait(ctx context.Context, since int64) error {
+// wait looks at the file again and again until it says something else.
+func (s *lines) wait(ctx context.Context, since int64) error {
 	tick := time.NewTicker(s.every)
 	defer tick.Stop()
 	for {

@@ -112,7 +112,7 @@ func TestRecords(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	_, err := s.Apply(ctx, rulestore.Author{Who: "kim"}, rulestore.Change{Action: rulestore.ActionDelete, Rule: "a", IfMatch: 1})
-	if rulestore.CodeOf(err) != rulestore.ReadOnly {
+	if rulestore.CodeOf(err) != rulestore.Elsewhere {
 		t.Errorf("got %v", err)
 	}
 }

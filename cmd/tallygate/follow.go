@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tallygate/tallygate/internal/fleet"
+	"github.com/tallygate/tallygate/internal/rulestore"
+	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/rules/yaml"
+)
+
+// followed is the rules that a pod works from, and what feeds them.
+type followed struct {
+	*rules.Watcher
+	// store is where the rules are; nil where a control plane has them.
+	store *ruleStore
+	// reader is what is followed; nil for a file.
+	reader rulestore.Reader
+	// reports takes this pod's reports; nil where it has no control plane.
+	reports fleet.Sink
+	// first says that there were no rules and there are examples now.
+	first bool
+	// now is the clock that overrides end by: that of the rules, not this machine's.
+	now func() time.Time
+
+	closers []func() error
+}
+
+// Close stops following, the last that was started first.
+func (f *followed) Close() (err error) {
+	for i := len(f.closers) - 1; i >= 0; i-- {
+		err = errors.Join(err, f.closers[i]())
+	}
+	return err
+}
+
+func (f *followed) onClose(closer func() error) { f.closers = append(f.closers, closer) }
+
+// watchRules starts to follow the rules of the settings.
+func (m *Main) watchRules(ctx context.Context, v *values, log *slog.Logger) (f *followed, err error) {
+	f = &followed{now: m.now}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	where := v.String("rules")
+	if remoteRules(where) {
+		return f, m.watchControl(ctx, v, f, log)
+	}
+	if f.store, err = m.openFollowed(ctx, where, log); err != nil {
+		return f, err
+	}
+	f.onClose(f.store.close)
+	if path, ok := strings.CutPrefix(where, fileScheme); ok { // itself, so that problems name lines
+		f.Watcher, err = startWatcher(ctx, yaml.File(path), 0, log)
+		if err == nil {
+			f.onClose(f.Watcher.Close)
+		}
+		return f, err
+	}
+	if v.origin["rules"] == "default" {
+		if f.first, err = firstRules(ctx, f.store, log); err != nil {
+			return f, err
+		}
+	}
+	if strings.HasPrefix(where, sqliteScheme) {
+		return f, f.follow(ctx, f.store, f.store.hints, rules.DefaultEvery, log)
+	}
+	reader, err := f.keep(v, f.store, log)
+	if err != nil {
+		return f, err
+	}
+	return f, f.follow(ctx, reader, f.store.hints, spread(resyncEvery), log)
+}
+
+// openFollowed opens a database or file of rules to follow. A database on another
+// machine may be away.
+func (m *Main) openFollowed(ctx context.Context, where string, log *slog.Logger) (*ruleStore, error) {
+	open := func(ctx context.Context) (*ruleStore, error) { return openRuleStore(ctx, where, m.now, log) }
+	if strings.HasPrefix(where, sqliteScheme) || strings.HasPrefix(where, fileScheme) {
+		return open(ctx)
+	}
+	return connectRules(ctx, log, open), nil
+}
+
+// watchControl follows a control plane.
+func (m *Main) watchControl(ctx context.Context, v *values, f *followed, log *slog.Logger) error {
+	up, err := openUplinks(v, log)
+	if err != nil {
+		return err
+	}
+	f.onClose(up.Close)
+	f.reports = up.reports
+	reader, err := f.keep(v, up.feed, log)
+	if err != nil {
+		return err
+	}
+	return f.follow(ctx, reader, up.feed, spread(resyncEvery), log)
+}
+
+// keep puts the snapshot on disk in front of a reader.
+func (f *followed) keep(v *values, reader rulestore.Reader, log *slog.Logger) (rulestore.Reader, error) {
+	kept, closer, err := keepRules(v, reader, log)
+	if err == nil {
+		f.onClose(closer)
+	}
+	return kept, err
+}
+
+// follow starts a watcher on a reader, with hints.
+func (f *followed) follow(ctx context.Context, reader rulestore.Reader, hints rulestore.Waiter, every time.Duration, log *slog.Logger) error {
+	f.reader = reader
+	source := rulestore.NewSource(rulestore.SourceConfig{Reader: reader, Log: log})
+	machine := f.now
+	f.now = func() time.Time { return machine().Add(source.Offset()) }
+	w, err := startWatcher(ctx, source, every, log)
+	if err != nil {
+		return err
+	}
+	f.Watcher = w
+	f.onClose(w.Close)
+	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var waiting sync.WaitGroup
+	waiting.Go(func() { rulestore.Follow(following, hints, source, w.Reload) })
+	f.onClose(func() error { cancel(); waiting.Wait(); return nil })
+	return nil
+}
+
+// spread is a time that differs by a tenth from pod to pod, so that pods that start
+// together do not ask together.
+func spread(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64()))
+}
