@@ -102,10 +102,16 @@ func (c *Compiler) Whole(set Set, revision int64, now time.Time) (*Snapshot, Pro
 	for i := range set.Rules {
 		problems = append(problems, c.write(&set.Rules[i])...)
 	}
+	inOrder := slices.IsSorted(c.order) // as a database's are, and then the unread ones' too
 	for _, ref := range set.Unread {
-		if ref.Key == nil && !c.row(ref.Rule).present {
-			c.insert(c.row(ref.Rule), len(c.order))
+		if ref.Key != nil || c.row(ref.Rule).present {
+			continue
 		}
+		at := len(c.order)
+		if inOrder {
+			at, _ = slices.BinarySearch(c.order, ref.Rule)
+		}
+		c.insert(c.row(ref.Rule), at)
 	}
 	problems = append(problems, c.propose(set.Candidates)...)
 	for _, id := range c.order {

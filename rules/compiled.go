@@ -138,22 +138,26 @@ func (c *Compiled) Effective(key string, now time.Time) (lim *limit.Limit, maxCo
 // expired as full under the old numbers and is not a full one under the new.
 func (c *Compiled) NotFresh(key string, now time.Time) bool {
 	nowMS := now.UnixMilli()
-	if nowMS < c.entry(key).slowUntil(nowMS) {
-		return true
-	}
-	if len(c.slow) == 0 || c.keys.get(key) != nil || c.gone.get(key) != nil {
-		return false
+	return nowMS < c.slowUntil(key, nowMS)
+}
+
+// slowUntil returns until when a missing bucket of the key is not a full one, by its
+// numbers or by those that a pattern gave it a short while ago.
+func (c *Compiled) slowUntil(key string, nowMS int64) int64 {
+	until := c.entry(key).slowUntil(nowMS)
+	if len(c.slow) == 0 || c.keys.get(key) != nil {
+		return until
 	}
 	for i := range c.slow {
 		s := &c.slow[i]
-		if nowMS >= s.untilMS {
+		if until >= s.untilMS || nowMS >= s.untilMS {
 			continue
 		}
 		if value, addr, ok := patternValue(key, s.kind == network); ok && s.covers(value, addr) {
-			return true
+			until = s.untilMS
 		}
 	}
-	return false
+	return until
 }
 
 // entry finds the numbers of an encoded key: its own, then those of the best

@@ -86,10 +86,11 @@ func (c *run) follow(last *limit.Limit, slowMS int64, next *limit.Limit, revisio
 	return next, max(slowMS, slowUntil(last, next, c.nowMS))
 }
 
-// again returns the same numbers as changed by this compilation.
+// again returns the same numbers as changed by this compilation. Those of an override
+// that it found ended are above that already.
 func (c *run) again(lim *limit.Limit) *limit.Limit {
 	next := *lim
-	next.Revision = 2 * c.revision
+	next.Revision = max(2*c.revision, lim.Revision)
 	return &next
 }
 

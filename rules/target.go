@@ -119,7 +119,7 @@ func (t *target) put(s *spot, o *Override, lim *limit.Limit) {
 		var slowMS int64
 		if t.before != nil {
 			was := t.before.entry(s.text)
-			last, slowMS = t.before.limitAt(was, t.nowMS), was.slowUntil(t.nowMS)
+			last, slowMS = t.before.limitAt(was, t.nowMS), t.before.slowUntil(s.text, t.nowMS)
 		}
 		t.now.keys = t.keys().put(s.text, t.entryOf(o, lim, last, slowMS))
 		t.touched = append(t.touched, s.text)
@@ -141,10 +141,10 @@ func (t *target) slowerThanSome(next *limit.Limit) int64 {
 	if t.before == nil {
 		return 0
 	}
-	until := slowUntil(t.before.base.lim, next, t.nowMS)
+	until := max(t.before.base.slowUntil(t.nowMS), slowUntil(t.before.base.lim, next, t.nowMS))
 	if t.before.patterns != nil {
 		for _, p := range t.before.patterns.list {
-			until = max(until, slowUntil(t.before.limitAt(p.entry, t.nowMS), next, t.nowMS))
+			until = max(until, p.entry.slowUntil(t.nowMS), slowUntil(t.before.limitAt(p.entry, t.nowMS), next, t.nowMS))
 		}
 	}
 	return until
@@ -298,7 +298,10 @@ func (t *target) derive(key string) {
 	e := *around
 	e.override = nil
 	numbers := *around.lim
-	e.lim, e.slowMS = t.follow(t.before.limitAt(was, t.nowMS), was.slowUntil(t.nowMS), &numbers, 2*t.revision)
+	e.lim, e.slowMS = t.follow(t.before.limitAt(was, t.nowMS), t.before.slowUntil(key, t.nowMS), &numbers, 2*t.revision)
+	if e.lim.Revision <= around.lim.Revision {
+		e.lim = around.lim // remembered for slowMS alone, if at all
+	}
 	if around.endLim == around.lim {
 		e.endLim = e.lim
 	}
@@ -319,17 +322,18 @@ func (t *target) forget() {
 	t.now.gone, t.editedGone = nil, true
 }
 
-// reset gives a key the same numbers with the new revision.
+// reset gives a key the same numbers with the new revision, which those that this
+// compilation made have already.
 func (t *target) reset(key string) {
-	if e := t.now.keys.get(key); e != nil {
-		t.now.keys = t.keys().put(key, t.renewed(e))
+	e := t.now.entry(key)
+	if e.lim.Revision >= 2*t.revision {
 		return
 	}
-	e := t.now.gone.get(key)
-	if e == nil {
-		e = t.now.under(key)
-	}
 	e = t.renewed(e)
+	if t.now.keys.get(key) != nil {
+		t.now.keys = t.keys().put(key, e)
+		return
+	}
 	e.override = nil
 	t.now.gone = t.gone().put(key, e)
 	if t.now.gone.len() > MaxTombstones {

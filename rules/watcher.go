@@ -37,7 +37,7 @@ const DefaultEvery = time.Second
 
 // WatcherConfig says what to watch.
 type WatcherConfig struct {
-	// Source is asked for rules. Required.
+	// Source is asked for rules; one that is a [Feed] for what changed. Required.
 	Source Source
 	// Every is the time between two loads; 0 means DefaultEvery.
 	Every time.Duration
@@ -59,6 +59,7 @@ type Watcher struct {
 
 	// loading is held from before a load until after its swap.
 	loading  sync.Mutex
+	compiler *Compiler
 	version  Version
 	problems Problems
 	failure  string // the last load's error, to log it once
@@ -83,7 +84,7 @@ func NewWatcher(cfg WatcherConfig) (*Watcher, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	w := &Watcher{cfg: cfg}
+	w := &Watcher{cfg: cfg, compiler: NewCompiler(nil)}
 	w.current.Store(newSnapshot(0, nil))
 	return w, nil
 }
@@ -171,7 +172,7 @@ func (w *Watcher) follow(ctx context.Context, done chan<- struct{}) {
 
 // loadLocked asks the source and swaps the snapshot if it changed.
 func (w *Watcher) loadLocked(ctx context.Context) error {
-	set, problems, version, err := w.cfg.Source.Load(ctx)
+	update, err := w.ask(ctx)
 	if err != nil {
 		if text := err.Error(); text != w.failure && ctx.Err() == nil {
 			w.failure = text
@@ -187,13 +188,19 @@ func (w *Watcher) loadLocked(ctx context.Context) error {
 		w.failure = ""
 		w.cfg.Log.Info("rules can be loaded again")
 	}
-	if version == w.version && version != (Version{}) {
+	var next *Snapshot
+	var problems Problems
+	switch {
+	case update.Set != nil:
+		next, problems = w.compiler.Whole(*update.Set, update.Version.Revision, time.Now())
+	case update.Delta != nil:
+		next, problems = w.compiler.Change(*update.Delta, update.Version.Revision, time.Now())
+	default:
 		return nil
 	}
-	next, more := Compile(w.Snapshot(), set, version.Revision, time.Now())
-	problems = append(slices.Clip(problems), more...)
+	problems = append(slices.Clip(update.Problems), problems...)
 	w.current.Store(next)
-	w.version, w.problems = version, problems
+	w.version, w.problems = update.Version, problems
 	w.log(next, problems)
 	if w.cfg.OnChange != nil {
 		w.cfg.OnChange(next, problems)

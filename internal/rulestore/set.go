@@ -2,67 +2,68 @@ package rulestore
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
-	"hash"
 	"slices"
 	"strconv"
 
 	"github.com/tallygate/tallygate/rules"
 )
 
-// Digest returns the hash of rules and overrides in the order of a [Set].
-func Digest(list []Rule, overrides []Override) string {
-	d := digest{sha256.New()}
-	for _, r := range list {
-		d.text("r", r.ID, string(r.Live), string(r.Candidate.Body), string(r.Candidate.Stage))
-		d.number(r.Version, r.Revision, r.LiveVersion, r.Previous, int64(r.Candidate.Percent), r.Candidate.Since.UnixMilli())
-	}
-	for _, o := range overrides {
-		d.text("o", o.Rule, o.ID, string(o.Body))
-		d.number(o.Version, o.Revision)
-	}
-	return hex.EncodeToString(d.Sum(nil))
-}
-
-type digest struct{ hash.Hash }
-
-// text adds texts, each after its length, so that none can pass for another.
-func (d digest) text(texts ...string) {
-	for _, s := range texts {
-		d.number(int64(len(s)))
-		_, _ = d.Write([]byte(s)) // never fails
-	}
-}
-
-func (d digest) number(numbers ...int64) {
-	var b [8]byte
-	for _, n := range numbers {
-		binary.BigEndian.PutUint64(b[:], uint64(n))
-		_, _ = d.Write(b[:])
-	}
-}
-
-// Live returns the set that pods enforce: live rules and overrides, candidates
-// aside. A row that cannot be read is skipped alone, named in the problems and
-// listed in Unread, so that its last good version stays in force.
+// Live returns the set that pods enforce: live rules and overrides, and the candidates
+// beside them. A row that cannot be read is skipped alone, named in the problems and
+// listed in Unread, so that its last good version stays in force; a candidate that
+// cannot be read is skipped and named.
 func (s *Set) Live() (rules.Set, rules.Problems) {
-	var out rules.Set
-	var problems rules.Problems
-	for _, row := range s.Rules {
-		rule, faults := rules.ParseRule(row.Live)
-		if len(faults) == 0 && rule.ID != row.ID {
-			faults = rules.Problems{{Field: "id", Value: rule.ID, Message: "the body in the database is of rule " + strconv.Quote(rule.ID), Fix: "put the rule again"}}
-		}
-		if len(faults) == 0 {
+	delta, problems := readRows(s.Rules, s.Overrides)
+	return rules.Set{Rules: delta.Rules, Candidates: delta.Candidates, Overrides: delta.Overrides, Unread: delta.Unread}, problems.list()
+}
+
+// rowProblems are what is wrong with rows, by their names; a rule's has no ID.
+type rowProblems map[OverrideName]rules.Problems
+
+func (p rowProblems) list() rules.Problems {
+	var out rules.Problems
+	names := make([]OverrideName, 0, len(p))
+	for name := range p {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b OverrideName) int { return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.ID, b.ID)) })
+	for _, name := range names {
+		out = append(out, p[name]...)
+	}
+	return out
+}
+
+// readRows reads rows that exist.
+func readRows(list []Rule, overrides []Override) (rules.Delta, rowProblems) {
+	var out rules.Delta
+	problems := rowProblems{}
+	for i := range list {
+		row := &list[i]
+		name := OverrideName{Rule: row.ID}
+		if rule, faults := parseRule(row.ID, row.Live); len(faults) == 0 {
 			out.Rules = append(out.Rules, rule)
+		} else {
+			problems[name] = named(faults, row.ID, "body")
+			out.Unread = append(out.Unread, rules.Ref{Rule: row.ID})
+		}
+		if row.Candidate.Body == nil {
 			continue
 		}
-		problems = append(problems, named(faults, row.ID, "body")...)
-		out.Unread = append(out.Unread, rules.Ref{Rule: row.ID})
+		if rule, faults := parseRule(row.ID, row.Candidate.Body); len(faults) == 0 {
+			candidate := rules.Candidate{Rule: rule, Stage: rules.Stage(row.Candidate.Stage), Percent: row.Candidate.Percent}
+			if !row.Candidate.Since.IsZero() {
+				candidate.SinceMS = row.Candidate.Since.UnixMilli()
+			}
+			out.Candidates = append(out.Candidates, candidate)
+		} else {
+			for j := range faults {
+				faults[j].Field = "candidate." + cmp.Or(faults[j].Field, "body")
+			}
+			problems[name] = append(problems[name], named(faults, row.ID, "")...)
+		}
 	}
-	for _, row := range s.Overrides {
+	for i := range overrides {
+		row := &overrides[i]
 		o, faults := rules.ParseOverride(row.Body)
 		if len(faults) == 0 && (o.Rule != row.Rule || !slices.Equal(o.Key, row.Key)) {
 			faults = rules.Problems{{Field: "key", Message: "the body in the database is of another rule or key", Fix: "put the override again"}}
@@ -71,12 +72,21 @@ func (s *Set) Live() (rules.Set, rules.Problems) {
 			out.Overrides = append(out.Overrides, o)
 			continue
 		}
-		problems = append(problems, named(faults, row.Rule, "override "+row.ID)...)
+		problems[OverrideName{row.Rule, row.ID}] = named(faults, row.Rule, "override "+row.ID)
 		if len(row.Key) > 0 {
 			out.Unread = append(out.Unread, rules.Ref{Rule: row.Rule, Key: row.Key})
 		}
 	}
 	return out, problems
+}
+
+// parseRule reads the body of a row.
+func parseRule(id string, body []byte) (rules.Rule, rules.Problems) {
+	rule, faults := rules.ParseRule(body)
+	if len(faults) == 0 && rule.ID != id {
+		faults = rules.Problems{{Field: "id", Value: rule.ID, Message: "the body in the database is of rule " + strconv.Quote(rule.ID), Fix: "put the rule again"}}
+	}
+	return rule, faults
 }
 
 // named gives faults the row they are of.
@@ -88,38 +98,6 @@ func named(faults rules.Problems, rule, field string) rules.Problems {
 		}
 	}
 	return faults
-}
-
-// After returns the set that changes make of this one. It shares no slice with s.
-func (s *Set) After(c Changes) Set {
-	out := Set{Revision: c.Revision}
-	byID := make(map[string]Rule, len(s.Rules))
-	for _, r := range s.Rules {
-		byID[r.ID] = r
-	}
-	for _, r := range c.Rules {
-		byID[r.ID] = r
-	}
-	for _, r := range byID {
-		if !r.Deleted {
-			out.Rules = append(out.Rules, r)
-		}
-	}
-	byName := make(map[OverrideName]Override, len(s.Overrides))
-	for _, o := range s.Overrides {
-		byName[OverrideName{o.Rule, o.ID}] = o
-	}
-	for _, o := range c.Overrides {
-		byName[OverrideName{o.Rule, o.ID}] = o
-	}
-	for _, o := range byName {
-		if !o.Deleted {
-			out.Overrides = append(out.Overrides, o)
-		}
-	}
-	out.Sort()
-	out.Hash = Digest(out.Rules, out.Overrides)
-	return out
 }
 
 // Sort puts a set into its order, which no database's collation changes.

@@ -3,6 +3,7 @@ package rulestore
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,30 +20,35 @@ type SourceConfig struct {
 	Reader Reader
 	// WholeEvery is the time between two comparisons; 0 means WholeEvery.
 	WholeEvery time.Duration
+	// Now is this process's clock; nil means time.Now.
+	Now func() time.Time
 	// Log is told what should not happen; nil means none.
 	Log *slog.Logger
 }
 
-// Source has a rules.Watcher work from a store. Pods enforce live versions only;
-// candidates and resets are in the store for who knows them.
+// Source has a rules.Watcher work from a store: everything once, then what changed,
+// and each minute what differs from everything. Each reset is passed on once. Load and
+// Next are for one goroutine at a time; the other methods may be called at any time.
 type Source struct {
 	cfg SourceConfig
 
-	// Of the last load, which is one goroutine's at a time.
-	set      Set
-	live     rules.Set
-	problems rules.Problems
-	compared time.Time
+	// Of the last load.
+	held     held
+	compared time.Time // zero before the first
 
 	revision atomic.Int64
+	clock    clock
 }
 
-var _ rules.Source = (*Source)(nil)
+var _ rules.Feed = (*Source)(nil)
 
 // NewSource returns a source that has read nothing yet.
 func NewSource(cfg SourceConfig) *Source {
 	if cfg.WholeEvery == 0 {
 		cfg.WholeEvery = WholeEvery
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -50,55 +56,115 @@ func NewSource(cfg SourceConfig) *Source {
 	return &Source{cfg: cfg}
 }
 
-// Revision returns that of the last load; 0 before the first. It may be called at
-// any time.
+// Revision returns that of the last load; 0 before the first.
 func (s *Source) Revision() int64 { return s.revision.Load() }
 
-// Load implements rules.Source: it asks for what changed, and from time to time
-// for everything.
+// Offset returns by how much the store's clock is ahead of this process's, as the
+// quickest of the last answers told it; 0 before the first one.
+func (s *Source) Offset() time.Duration { return s.clock.offset() }
+
+// Load implements rules.Source: everything, each time.
 func (s *Source) Load(ctx context.Context) (rules.Set, rules.Problems, rules.Version, error) {
-	next, err := s.next(ctx)
+	set, resets, err := s.whole(ctx)
 	if err != nil {
 		return rules.Set{}, nil, rules.Version{}, err
 	}
-	if next.Hash != s.set.Hash {
-		s.live, s.problems = next.Live()
-	}
-	s.set = next
-	s.revision.Store(next.Revision)
-	return s.live, s.problems, rules.Version{Content: next.Hash, Revision: next.Revision}, nil
+	live := s.begin(set)
+	live.Resets = resetsOf(resets)
+	return live, s.held.bad.list(), s.version(), nil
 }
 
-// next returns the set as it is now.
-func (s *Source) next(ctx context.Context) (Set, error) {
-	if s.compared.IsZero() || time.Since(s.compared) >= s.cfg.WholeEvery {
-		return s.whole(ctx)
+// Next implements rules.Feed.
+func (s *Source) Next(ctx context.Context) (rules.Update, error) {
+	if s.compared.IsZero() {
+		set, problems, version, err := s.Load(ctx)
+		if err != nil {
+			return rules.Update{}, err
+		}
+		return rules.Update{Set: &set, Problems: problems, Version: version}, nil
 	}
-	changes, err := s.cfg.Reader.Since(ctx, s.set.Revision)
-	switch {
-	case err != nil:
-		return Set{}, err
-	case changes.Revision == s.set.Revision:
-		return s.set, nil
-	case changes.Revision < s.set.Revision:
-		s.cfg.Log.Warn("the database of the rules is an older one than before; taking what is in it",
-			"revision", changes.Revision, "before", s.set.Revision)
-		return s.whole(ctx)
-	default:
-		return s.set.After(changes), nil
-	}
-}
-
-func (s *Source) whole(ctx context.Context) (Set, error) {
-	set, err := s.cfg.Reader.Whole(ctx)
+	changes, err := s.changes(ctx)
 	if err != nil {
-		return Set{}, err
+		return rules.Update{}, err
 	}
-	if set.Revision == s.set.Revision && set.Hash != s.set.Hash && !s.compared.IsZero() {
+	if changes.Revision == s.held.revision && len(changes.Rules) == 0 && len(changes.Overrides) == 0 {
+		return rules.Update{}, nil
+	}
+	delta := s.held.take(changes)
+	s.revision.Store(s.held.revision)
+	return rules.Update{Delta: &delta, Problems: s.held.bad.list(), Version: s.version()}, nil
+}
+
+func (s *Source) version() rules.Version {
+	return rules.Version{Content: s.held.sum.String(), Revision: s.held.revision}
+}
+
+// begin takes over everything.
+func (s *Source) begin(set Set) rules.Set {
+	delta, bad := readRows(set.Rules, set.Overrides)
+	s.held = hold(&set, bad)
+	s.compared = s.cfg.Now()
+	s.revision.Store(set.Revision)
+	return rules.Set{Rules: delta.Rules, Candidates: delta.Candidates, Overrides: delta.Overrides, Unread: delta.Unread}
+}
+
+// changes returns what changed since the last load.
+func (s *Source) changes(ctx context.Context) (Changes, error) {
+	if s.cfg.Now().Sub(s.compared) >= s.cfg.WholeEvery {
+		return s.compare(ctx)
+	}
+	changes, err := s.since(ctx)
+	if err == nil && changes.Revision < s.held.revision {
+		s.cfg.Log.Warn("the database of the rules is an older one than before; taking what is in it",
+			"revision", changes.Revision, "before", s.held.revision)
+		return s.compare(ctx)
+	}
+	return changes, err
+}
+
+// compare returns how everything differs from what was passed on.
+func (s *Source) compare(ctx context.Context) (Changes, error) {
+	set, resets, err := s.whole(ctx)
+	if err != nil {
+		return Changes{}, err
+	}
+	changes := s.held.differing(&set)
+	changes.Resets = resets
+	if set.Revision == s.held.revision && len(changes.Rules)+len(changes.Overrides) > 0 {
 		s.cfg.Log.Warn("somebody changed rules in the database without a new revision", "revision", set.Revision)
 	}
-	s.compared = time.Now()
-	return set, nil
+	s.compared = s.cfg.Now()
+	return changes, nil
+}
+
+// whole reads everything, and the resets up to there that were not passed on. They are
+// asked for after it, so that none between the two is missed; those that came later
+// are for the next time.
+func (s *Source) whole(ctx context.Context) (Set, []Reset, error) {
+	asked := s.cfg.Now()
+	set, err := s.cfg.Reader.Whole(ctx)
+	if err != nil {
+		return Set{}, nil, err
+	}
+	s.clock.heard(asked, s.cfg.Now(), set.Now)
+	if s.compared.IsZero() || set.Revision <= s.held.revision {
+		return set, nil, nil
+	}
+	changes, err := s.since(ctx)
+	if err != nil {
+		return Set{}, nil, err
+	}
+	late := func(r Reset) bool { return r.Revision > set.Revision }
+	return set, slices.DeleteFunc(changes.Resets, late), nil
+}
+
+func (s *Source) since(ctx context.Context) (Changes, error) {
+	asked := s.cfg.Now()
+	changes, err := s.cfg.Reader.Since(ctx, s.held.revision)
+	if err == nil {
+		s.clock.heard(asked, s.cfg.Now(), changes.Now)
+	}
+	return changes, err
 }
 
 // followPause is how long Follow leaves a database alone that it could not read.

@@ -98,6 +98,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		Lock:     `SELECT revision FROM revision WHERE id = 1 FOR UPDATE`,
 		Notify:   notify,
 		Poll:     poll, Now: cfg.Now,
+		Clock: `CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)`,
 	})}
 	l := listener{conf: conf, hint: s.Hint, log: cfg.Log}
 	go func() {

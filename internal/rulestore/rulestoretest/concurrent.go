@@ -111,7 +111,7 @@ func testLateCommit(t *testing.T, h Harness) {
 		if changes.Revision != start {
 			t.Fatalf("revision %d is to be seen while %d has not committed", changes.Revision, late)
 		}
-		follower = follower.After(changes)
+		follower = after(follower, changes)
 	}
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func testOneMoment(t *testing.T, h Harness) {
 			t.Error(err)
 			break
 		}
-		follower = follower.After(changes)
+		follower = after(follower, changes)
 		for _, set := range []rulestore.Set{follower, h.whole(t)} {
 			if a, b := burstOf(set.Rules[0].Live), burstOf(set.Rules[1].Live); a != b || set.Rules[0].Revision > set.Revision {
 				t.Errorf("at revision %d a has %d and b %d", set.Revision, a, b)

@@ -188,7 +188,7 @@ func follow(t *testing.T, rt *rapid.T, h Harness, set rulestore.Set) rulestore.S
 	if err != nil {
 		rt.Fatal(err)
 	}
-	return set.After(changes)
+	return after(set, changes)
 }
 
 // compare holds what is in the store of this round against the model.

@@ -31,6 +31,9 @@ type Config struct {
 	Poll time.Duration
 	// Now is the clock of changes.
 	Now func() time.Time
+	// Clock is an expression of the server's clock in Unix ms; "" means that Now is the
+	// store's.
+	Clock string
 }
 
 // DB is the store. It is safe for concurrent use.
@@ -97,4 +100,15 @@ func (d *DB) view(ctx context.Context, f func(*sql.Tx) error) error {
 	}
 	defer func() { _ = tx.Rollback() }() // it wrote nothing
 	return f(tx)
+}
+
+// moment returns the revision, and the store's clock.
+func (d *DB) moment(ctx context.Context, tx *sql.Tx) (revision int64, now time.Time, err error) {
+	if d.cfg.Clock == "" {
+		err = tx.QueryRowContext(ctx, queryRevision).Scan(&revision)
+		return revision, d.cfg.Now(), err
+	}
+	var nowMS int64
+	err = tx.QueryRowContext(ctx, `SELECT revision, `+d.cfg.Clock+` FROM revision WHERE id = 1`).Scan(&revision, &nowMS)
+	return revision, time.UnixMilli(nowMS), err
 }

@@ -13,7 +13,7 @@ import (
 func (d *DB) Whole(ctx context.Context) (rulestore.Set, error) {
 	var set rulestore.Set
 	err := d.view(ctx, func(tx *sql.Tx) (err error) {
-		if err = tx.QueryRowContext(ctx, queryRevision).Scan(&set.Revision); err != nil {
+		if set.Revision, set.Now, err = d.moment(ctx, tx); err != nil {
 			return err
 		}
 		if set.Rules, err = list(ctx, tx, scanRule, queryRules); err != nil {
@@ -31,7 +31,7 @@ func (d *DB) Whole(ctx context.Context) (rulestore.Set, error) {
 func (d *DB) Since(ctx context.Context, revision int64) (rulestore.Changes, error) {
 	var c rulestore.Changes
 	err := d.view(ctx, func(tx *sql.Tx) (err error) {
-		err = tx.QueryRowContext(ctx, queryRevision).Scan(&c.Revision)
+		c.Revision, c.Now, err = d.moment(ctx, tx)
 		if err != nil || c.Revision <= revision {
 			return err
 		}

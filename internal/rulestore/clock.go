@@ -1,0 +1,57 @@
+package rulestore
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// clockAnswers is how many answers are compared, clockAge how old one may be: two
+	// clocks drift apart by some milliseconds an hour.
+	clockAnswers = 16
+	clockAge     = 15 * time.Minute
+)
+
+// clock tells how far ahead the store's clock is. It is safe for concurrent use.
+type clock struct {
+	mu      sync.Mutex
+	answers []clockAnswer // guarded by mu; the newest last
+}
+
+// clockAnswer is one comparison: the store read its clock at some time between two of
+// ours, so that the middle is wrong by half of took at most.
+type clockAnswer struct {
+	at          time.Time
+	took, ahead time.Duration
+}
+
+// heard takes an answer that told the store's time; a zero one tells none.
+func (c *clock) heard(asked, answered, store time.Time) {
+	if store.IsZero() {
+		return
+	}
+	took := answered.Sub(asked)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.answers) == clockAnswers {
+		c.answers = append(c.answers[:0], c.answers[1:]...)
+	}
+	c.answers = append(c.answers, clockAnswer{answered, took, store.Sub(asked.Add(took / 2))})
+}
+
+// offset returns what the quickest recent answer told.
+func (c *clock) offset() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.answers) == 0 {
+		return 0
+	}
+	newest := c.answers[len(c.answers)-1]
+	best := newest
+	for _, a := range c.answers {
+		if a.took < best.took && newest.at.Sub(a.at) <= clockAge {
+			best = a
+		}
+	}
+	return best.ahead
+}

@@ -1,0 +1,131 @@
+package rulestore
+
+import (
+	"slices"
+
+	"github.com/tallygate/tallygate/rules"
+)
+
+// held is what a source remembers of the rows it has passed on: enough to know which
+// ones are others now, without their bodies.
+type held struct {
+	revision  int64
+	rules     map[string]Sum
+	overrides map[OverrideName]heldOverride
+	sum       Sum
+	bad       rowProblems
+}
+
+type heldOverride struct {
+	sum Sum
+	key []string
+}
+
+// hold is what is held of a whole set.
+func hold(set *Set, bad rowProblems) held {
+	h := held{
+		revision: set.Revision, rules: make(map[string]Sum, len(set.Rules)),
+		overrides: make(map[OverrideName]heldOverride, len(set.Overrides)), bad: bad,
+	}
+	for i := range set.Rules {
+		h.putRule(&set.Rules[i])
+	}
+	for i := range set.Overrides {
+		h.putOverride(&set.Overrides[i])
+	}
+	return h
+}
+
+func (h *held) putRule(r *Rule) {
+	sum := r.Sum()
+	h.rules[r.ID], h.sum = sum, h.sum.Plus(sum)
+}
+
+func (h *held) putOverride(o *Override) {
+	sum := o.Sum()
+	h.overrides[OverrideName{o.Rule, o.ID}] = heldOverride{sum, o.Key}
+	h.sum = h.sum.Plus(sum)
+}
+
+// differing returns the rows of a whole set that are others than those held, with a
+// tombstone for each that is not there any more.
+func (h *held) differing(set *Set) Changes {
+	out := Changes{Revision: set.Revision}
+	there := make(map[string]bool, len(set.Rules))
+	for i := range set.Rules {
+		r := &set.Rules[i]
+		there[r.ID] = true
+		if sum, known := h.rules[r.ID]; !known || sum != r.Sum() {
+			out.Rules = append(out.Rules, *r)
+		}
+	}
+	for id := range h.rules {
+		if !there[id] {
+			out.Rules = append(out.Rules, Rule{ID: id, Deleted: true})
+		}
+	}
+	exist := make(map[OverrideName]bool, len(set.Overrides))
+	for i := range set.Overrides {
+		o := &set.Overrides[i]
+		name := OverrideName{o.Rule, o.ID}
+		exist[name] = true
+		if was, known := h.overrides[name]; !known || was.sum != o.Sum() {
+			out.Overrides = append(out.Overrides, *o)
+		}
+	}
+	for name, was := range h.overrides {
+		if !exist[name] {
+			out.Overrides = append(out.Overrides, Override{Rule: name.Rule, ID: name.ID, Key: was.key, Deleted: true})
+		}
+	}
+	return out
+}
+
+// take takes changes over and returns them as package rules knows them.
+func (h *held) take(c Changes) rules.Delta {
+	var list []Rule
+	var overrides []Override
+	var gone []rules.Ref
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		h.sum = h.sum.Minus(h.rules[r.ID]) // the zero Sum of one not held
+		delete(h.rules, r.ID)
+		delete(h.bad, OverrideName{Rule: r.ID})
+		if r.Deleted {
+			gone = append(gone, rules.Ref{Rule: r.ID})
+			continue
+		}
+		h.putRule(r)
+		list = append(list, *r)
+	}
+	for i := range c.Overrides {
+		o := &c.Overrides[i]
+		name := OverrideName{o.Rule, o.ID}
+		was := h.overrides[name]
+		h.sum = h.sum.Minus(was.sum)
+		delete(h.overrides, name)
+		delete(h.bad, name)
+		if len(was.key) > 0 && (o.Deleted || !slices.Equal(was.key, o.Key)) { // or spelt otherwise now
+			gone = append(gone, rules.Ref{Rule: o.Rule, Key: was.key})
+		}
+		if !o.Deleted {
+			h.putOverride(o)
+			overrides = append(overrides, *o)
+		}
+	}
+	delta, bad := readRows(list, overrides)
+	for name, problems := range bad {
+		h.bad[name] = problems
+	}
+	delta.Gone, delta.Resets = gone, resetsOf(c.Resets)
+	h.revision = c.Revision
+	return delta
+}
+
+func resetsOf(resets []Reset) []rules.Ref {
+	out := make([]rules.Ref, len(resets))
+	for i, r := range resets {
+		out[i] = rules.Ref{Rule: r.Rule, Key: r.Key}
+	}
+	return out
+}
