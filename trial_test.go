@@ -306,6 +306,41 @@ func TestTrial_leases(t *testing.T) {
 	}
 }
 
+// The second version is asked in what is left of the check's time, and its failure is
+// nobody's but the trial's.
+func TestTrial_sharesTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		live, next := bucket("r", 1, 3600, 5), bucket("r", 1, 3600, 5)
+		live.Counting, next.Counting = rules.CountingExact, rules.CountingExact
+		set := onTrial(next, rules.StageShadow, 0, live)
+		l, err := tallygate.New(tallygate.Config{Rules: tallygate.Fixed(compile(t, time.Now(), set)), Store: slow{}, Deadline: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }()
+		began := time.Now()
+		v := mustCheck(t, l, ask("r", "k", 1))
+		if took := time.Since(began); !v.Allow || v.Degraded != "" || took != 10*time.Second {
+			t.Errorf("%+v after %v, want the live version's answer after 10 s", v, took)
+		}
+		if got := sums(l, "r"); got != (tallygate.TrialStats{}) {
+			t.Errorf("%+v is counted", got)
+		}
+	})
+}
+
+// slow is a store elsewhere that takes 6 s for a live rule and has no end for a candidate.
+type slow struct{}
+
+func (slow) Take(ctx context.Context, ops []store.Op) ([]store.Grant, error) {
+	if ops[0].Bucket.Rule == "r" {
+		time.Sleep(6 * time.Second)
+		return []store.Grant{{OK: true, NowMS: 1, Limit: ops[0].Limit}}, nil
+	}
+	<-ctx.Done()
+	return nil, &store.StoreError{Kind: store.Timeout, Sent: true, Err: ctx.Err()}
+}
+
 // flaky is a store elsewhere that does not answer for some rules.
 type flaky struct {
 	store *store.MemoryStore

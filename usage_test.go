@@ -349,6 +349,9 @@ func TestUsage_leases(t *testing.T) {
 	if v.Entries[0].Source != tallygate.SourceStore {
 		t.Errorf("%+v, want the store to be asked: the lease was dropped", v.Entries[0])
 	}
+	if err := l.Close(); err != nil { // with a call under way the figures are between two states
+		t.Fatal(err)
+	}
 	for _, r := range l.Stats().Rules {
 		if s := r.Leases; s.Granted != s.Spent+s.Returned+s.Expired+s.Out {
 			t.Errorf("%+v do not add up", s)
