@@ -20,15 +20,14 @@ func waiting(l *limit.Limit, cost int64) []store.Op {
 	return ops
 }
 
-// asked has the store answer a take, and returns what the check was told.
-func asked(t *testing.T, p *pod.Pod, now int64, ops []store.Op, g store.Grant) store.Grant {
+// asked has the store answer a take.
+func asked(t *testing.T, p *pod.Pod, now int64, ops []store.Op, g store.Grant) {
 	t.Helper()
 	w := &pod.Waiter{Ops: ops, Terms: []pod.Terms{{Before: pod.PreLimit{Milli: 1000}}}}
 	c := p.Join(now, w)
 	if done, _ := p.Reply(now, c, []store.Grant{g}, nil); len(done) != 1 || done[0] != w {
 		t.Fatal("the check was not answered")
 	}
-	return w.Grants[0]
 }
 
 // What the pod answers from leases while its numbers wait speaks of those in force.
