@@ -34,6 +34,7 @@ func wantAllowed(t *testing.T, what string, l *tallygate.Limiter, n int, c tally
 // REL-03: the same rule again, other rules, and a pod that starts anew are no refill.
 func TestREL03_aReloadIsNoRefill(t *testing.T) {
 	everywhere(t, func(t *testing.T, h home, key string) {
+		t.Helper()
 		s := new(switched)
 		rule := bucket("r", 1, 3600, 20)
 		h.apply(t, s, nil, rule)
@@ -57,6 +58,7 @@ func TestREL03_aReloadIsNoRefill(t *testing.T) {
 // REL-05: what was refused does not count against a raised limit.
 func TestREL05_refusedIsNotCounted(t *testing.T) {
 	everywhere(t, func(t *testing.T, h home, key string) {
+		t.Helper()
 		for _, a := range []limit.Algorithm{limit.FixedWindow, limit.SlidingWindow} {
 			s, r := new(switched), window(a.String(), a, 10, 100*days)
 			h.apply(t, s, nil, r)
@@ -71,6 +73,7 @@ func TestREL05_refusedIsNotCounted(t *testing.T) {
 // REL-08: another length of the window; nobody is blocked until the old one ends.
 func TestREL08_anotherWindowLength(t *testing.T) {
 	everywhere(t, func(t *testing.T, h home, key string) {
+		t.Helper()
 		s := new(switched)
 		h.apply(t, s, nil, window("r", limit.FixedWindow, 5, 3600))
 		l := h.pod(t, s)
@@ -93,6 +96,7 @@ func TestREL08_anotherWindowLength(t *testing.T) {
 // stored is never above the new burst again.
 func TestREL11_aReaderWithTheOldRule(t *testing.T) {
 	everywhere(t, func(t *testing.T, h home, key string) {
+		t.Helper()
 		old, heard := new(switched), new(switched)
 		before, after := bucket("r", 1, 3600, 8000), bucket("r", 1, 3600, 1)
 		h.apply(t, old, nil, before)
@@ -123,6 +127,7 @@ func TestREL11_aReaderWithTheOldRule(t *testing.T) {
 // A key that is denied on every pod is free on each as soon as its limit is raised.
 func TestChange_raisedWhileDenied(t *testing.T) {
 	everywhere(t, func(t *testing.T, h home, key string) {
+		t.Helper()
 		for _, r := range []rules.Rule{bucket("bucket", 1, 3600, 10), window("fixed", limit.FixedWindow, 10, 100*days), window("sliding", limit.SlidingWindow, 10, 100*days), window("log", limit.SlidingLog, 10, 100*days)} {
 			s := new(switched)
 			h.apply(t, s, nil, r)
@@ -183,6 +188,7 @@ func TestChange_overrides(t *testing.T) {
 		rows[i].rule.ID = fmt.Sprint("row-", i)
 	}
 	everywhere(t, func(t *testing.T, h home, key string) {
+		t.Helper()
 		t.Run("removed", func(t *testing.T) { h.override(t, key+"-removed", rows, false) })
 		t.Run("ended by time", func(t *testing.T) { h.override(t, key+"-ended", rows, true) })
 	})
@@ -190,6 +196,7 @@ func TestChange_overrides(t *testing.T) {
 
 // override goes through all rows at once, the rules of one limiter.
 func (h home) override(t *testing.T, key string, rows []overridden, ends bool) {
+	t.Helper()
 	var list []rules.Rule
 	var overrides []rules.Override
 	for _, row := range rows {
@@ -233,6 +240,7 @@ func (h home) override(t *testing.T, key string, rows []overridden, ends bool) {
 // What is unspent as an override ends is capped by the rule's burst.
 func TestChange_overrideEndsUnspent(t *testing.T) {
 	everywhere(t, func(t *testing.T, h home, key string) {
+		t.Helper()
 		s, r := new(switched), bucket("r", 1, 3600, 5)
 		o := override("r", key, rules.Numbers{Burst: 50})
 		o.ExpiresAt = h.now().Add(time.Minute)
@@ -249,6 +257,7 @@ func TestChange_overrideEndsUnspent(t *testing.T) {
 // while a missing bucket starts with one cost.
 func TestChange_expiredUnderTheOldRate(t *testing.T) {
 	everywhere(t, func(t *testing.T, h home, key string) {
+		t.Helper()
 		s := new(switched)
 		h.apply(t, s, nil, bucket("r", 1, 1, 60))
 		l := h.pod(t, s)
@@ -283,13 +292,15 @@ func TestChange_ofAnotherRule(t *testing.T) {
 	t.Cleanup(func() { _ = l.Close() })
 	wantAllowed(t, "empty", l, 2, ask("empty", key, 1), 1)
 	n := int64(1)
+	leased := func() bool {
+		return mustCheck(t, l, ask("busy", key, 1)).Entries[0].Source == tallygate.SourceLease
+	}
 	// A lease may end between the two checks by itself, not each time.
 	until(t, "a lease outlived the change of another rule", func() bool {
-		for mustCheck(t, l, ask("busy", key, 1)).Entries[0].Source != tallygate.SourceLease {
-		}
+		until(t, "a lease", leased)
 		n++
 		apply(n, override("busy", "somebody", rules.Numbers{Burst: n}))
-		return mustCheck(t, l, ask("busy", key, 1)).Entries[0].Source == tallygate.SourceLease
+		return leased()
 	})
 	until(t, "a denial outlived the change of another rule", func() bool {
 		mustCheck(t, l, ask("empty", key, 1))

@@ -43,7 +43,7 @@ type home struct {
 	counting rules.Counting
 	now      func() time.Time
 	advance  func(d time.Duration)
-	store    func(t testing.TB) store.Store
+	store    func() store.Store
 }
 
 // homes are the embedded store, and one Redis behind pods that ask it each time and
@@ -54,7 +54,7 @@ func homes(t *testing.T) []home {
 	memory := c.Memory()
 	list := []home{{
 		name: "memory", now: c.Now, advance: c.Advance,
-		store: func(testing.TB) store.Store { return memory },
+		store: func() store.Store { return memory },
 	}}
 	server := redistest.WithClock(t)
 	clock, offset := server.Clock(t), new(atomic.Int64)
@@ -63,7 +63,7 @@ func homes(t *testing.T) []home {
 			name: name, counting: counting,
 			now:     func() time.Time { return time.Now().Add(time.Duration(offset.Load())) },
 			advance: func(d time.Duration) { clock.Set(t, time.Duration(offset.Add(int64(d)))) },
-			store:   func(t testing.TB) store.Store { return redisAt(t, server) },
+			store:   func() store.Store { return redisAt(t, server) },
 		})
 	}
 	return list
@@ -83,7 +83,7 @@ func redisAt(t testing.TB, server *redistest.Server) store.Store {
 // pod is a limiter of this home by those rules.
 func (h home) pod(t testing.TB, s *switched) *tallygate.Limiter {
 	t.Helper()
-	l, err := tallygate.New(tallygate.Config{Rules: s, Store: h.store(t), Now: h.now, Deadline: 2 * time.Second})
+	l, err := tallygate.New(tallygate.Config{Rules: s, Store: h.store(), Now: h.now, Deadline: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,6 +219,7 @@ func TestChange_refillsNothing(t *testing.T) {
 }
 
 func (h home) runChanges(t *testing.T, held bool, after time.Duration) {
+	t.Helper()
 	var rows []change
 	var from, to []rules.Rule
 	for _, row := range changes() {

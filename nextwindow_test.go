@@ -29,7 +29,7 @@ func inBubble(t *testing.T, f func(t *testing.T, h home)) {
 		t.Run(at.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				memory := store.NewMemoryStore(store.MemoryConfig{})
-				f(t, home{name: at.name, counting: at.counting, now: time.Now, advance: time.Sleep, store: func(testing.TB) store.Store {
+				f(t, home{name: at.name, counting: at.counting, now: time.Now, advance: time.Sleep, store: func() store.Store {
 					if at.behind {
 						return &elsewhere{store: memory}
 					}
@@ -79,6 +79,7 @@ func TestNextWindow(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, h home) {
+				t.Helper()
 				time.Sleep(23*time.Hour + 59*time.Minute) // a day's last minute
 				s, r := new(switched), nextWindow(tt.rule)
 				r.ID = "r"
@@ -119,6 +120,7 @@ func TestNextWindow_override(t *testing.T) {
 		for _, now := range []bool{false, true} {
 			t.Run(fmt.Sprintf("ends by time %v, at once %v", ends, now), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, h home) {
+					t.Helper()
 					s, r := new(switched), nextWindow(window("r", limit.FixedWindow, 10, 60))
 					if now {
 						r.OnChange = rules.OnChangeNow
@@ -153,7 +155,7 @@ func TestNextWindow_async(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := home{counting: rules.CountingAsync, now: time.Now, advance: time.Sleep}
 		memory := store.NewMemoryStore(store.MemoryConfig{})
-		h.store = func(testing.TB) store.Store { return &elsewhere{store: memory} }
+		h.store = func() store.Store { return &elsewhere{store: memory} }
 		s, r := new(switched), nextWindow(window("r", limit.FixedWindow, 100, 60))
 		h.apply(t, s, nil, r)
 		l := h.pod(t, s)
@@ -176,7 +178,7 @@ func TestNextWindow_async(t *testing.T) {
 func TestNextWindow_away(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := &elsewhere{store: store.NewMemoryStore(store.MemoryConfig{})}
-		h := home{counting: rules.CountingLease, now: time.Now, advance: time.Sleep, store: func(testing.TB) store.Store { return away }}
+		h := home{counting: rules.CountingLease, now: time.Now, advance: time.Sleep, store: func() store.Store { return away }}
 		s, r := new(switched), nextWindow(window("r", limit.FixedWindow, 6000, 60))
 		h.apply(t, s, nil, r)
 		l := h.pod(t, s)
@@ -198,7 +200,7 @@ func TestNextWindow_away(t *testing.T) {
 // the change, nor may leases of the old window outlive it. All rules at once, in
 // windows of real time.
 func TestNextWindow_redis(t *testing.T) {
-	const length, margin = 4, 2500 // s, ms
+	const length, margin = 6, 4500 // s, ms
 	var before, after []rules.Rule
 	for _, a := range []limit.Algorithm{limit.FixedWindow, limit.SlidingWindow} {
 		for _, counting := range []rules.Counting{rules.CountingLease, rules.CountingExact} {
@@ -222,15 +224,15 @@ func TestNextWindow_redis(t *testing.T) {
 		wantAllowed(t, r.ID+" before", l, 40, ask(r.ID, key, 1), 40)
 	}
 	s.apply(t, time.Now(), rules.Set{Rules: after})
-	for _, r := range after {
-		seen(r) // lets go of the old numbers' leases
+	for _, r := range after { // which lets go of the old numbers' leases, and leases anew
+		wantAllowed(t, r.ID+" changed", l, 2, ask(r.ID, key, 1), 2)
 	}
 	for _, r := range after {
-		rested(t, l, r.ID, key, 10)
+		rested(t, l, r.ID, key, 8)
 		if e := seen(r); e.Limit != 50 {
 			t.Errorf("%s: limit %d after leases went back, want the old one", r.ID, e.Limit)
 		}
-		wantAllowed(t, r.ID+" in the same window", l, 15, ask(r.ID, key, 1), 10)
+		wantAllowed(t, r.ID+" in the same window", l, 15, ask(r.ID, key, 1), 8)
 		v := mustCheck(t, l, ask(r.ID, key, 1))
 		if v.Allow || v.Entries[0].Limit != 50 || v.Entries[0].Source == tallygate.SourcePreLimit {
 			t.Errorf("%s: %+v, want denied by the old limit", r.ID, v.Entries[0])
@@ -238,12 +240,14 @@ func TestNextWindow_redis(t *testing.T) {
 	}
 	for _, r := range after {
 		until(t, r.ID+" is in the next window", func() bool { return seen(r).Limit == r.Limit })
-		got := int64(allowed(t, l, int(r.Limit)+5, ask(r.ID, key, 1)))
-		if r.Algorithm == limit.FixedWindow && got != r.Limit {
-			t.Errorf("%s: %d allowed in the next window, want %d", r.ID, got, r.Limit)
+		if r.Algorithm == limit.SlidingWindow {
+			if got := int64(allowed(t, l, int(r.Limit), ask(r.ID, key, 1))); got > max(0, r.Limit-50)+20 {
+				t.Errorf("%s: %d allowed beside the 50 that still weigh", r.ID, got)
+			}
+			continue
 		}
-		if r.Algorithm == limit.SlidingWindow && got > max(0, r.Limit-50)+20 {
-			t.Errorf("%s: %d allowed beside the 50 that still weigh", r.ID, got)
-		}
+		// The pod's time is finer than the store's: its denial may end within a millisecond.
+		until(t, r.ID+" is free", func() bool { return mustCheck(t, l, ask(r.ID, key, 1)).Allow })
+		wantAllowed(t, r.ID+" in the next window", l, int(r.Limit)+5, ask(r.ID, key, 1), int(r.Limit)-1)
 	}
 }
