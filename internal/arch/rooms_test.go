@@ -27,6 +27,7 @@ func rooms() []namedRoom {
 		{"internal/load", room{outside: []string{"github.com/HdrHistogram/hdrhistogram-go"}}},
 		{"internal/algorithm", room{house: []string{"limit"}}},
 		{"internal/candidate", room{}},
+		{"internal/uplink", room{}},
 
 		// The contracts, and what stands on them alone.
 		{"store", room{house: []string{"limit", "internal/algorithm", "internal/keyed"}}},
@@ -51,7 +52,10 @@ func rooms() []namedRoom {
 		{"internal/rulestore/postgres", room{house: []string{"internal/rulestore/sqldb"}, outside: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3"}}},
 
 		// The control plane: who follows it, what changes rules, what pods tell.
-		{"internal/fleet", room{house: []string{"internal/candidate"}}},
+		{"internal/rulestore/wire", room{house: []string{"internal/rulestore"}}},
+		{"internal/rulestore/feed", room{house: []string{"internal/rulestore", "internal/rulestore/wire", "internal/uplink"}}},
+		{"internal/rulestore/kept", room{house: []string{"internal/rulestore", "internal/rulestore/wire"}}},
+		{"internal/fleet", room{house: []string{"internal/candidate", "internal/rulestore", "internal/uplink"}}},
 
 		// The server.
 		{"internal/server", room{house: []string{root, "limit", "store", "rules", "internal/headers"}}},
