@@ -78,6 +78,7 @@ func TestAPodHasWhatTheDatabaseHas(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) *sqldb.DB{
 		"SQLite": func(t *testing.T) *sqldb.DB {
+			t.Helper()
 			s, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "rules.db")})
 			if err != nil {
 				t.Fatal(err)
@@ -86,6 +87,7 @@ func TestAPodHasWhatTheDatabaseHas(t *testing.T) {
 			return s.DB
 		},
 		"PostgreSQL": func(t *testing.T) *sqldb.DB {
+			t.Helper()
 			s, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.Database(t, func(string) error { return nil })})
 			if err != nil {
 				t.Fatal(err)

@@ -282,7 +282,7 @@ func writeForEver(path string) {
 			panic(err)
 		}
 		if revision == 1 {
-			fmt.Println("begun")
+			_, _ = os.Stdout.WriteString("begun\n")
 		}
 	}
 }
