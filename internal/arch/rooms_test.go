@@ -27,6 +27,7 @@ func rooms() []namedRoom {
 		{"internal/load", room{outside: []string{"github.com/HdrHistogram/hdrhistogram-go"}}},
 		{"internal/algorithm", room{house: []string{"limit"}}},
 		{"internal/candidate", room{}},
+		{"internal/uplink", room{}},
 
 		// The contracts, and what stands on them alone.
 		{"store", room{house: []string{"limit", "internal/algorithm", "internal/keyed"}}},
@@ -53,7 +54,10 @@ func rooms() []namedRoom {
 		{"internal/rulestore/file", room{house: []string{"internal/rulestore", "rules", "rules/yaml"}}},
 
 		// The control plane: who follows it, what changes rules, what pods tell.
-		{"internal/fleet", room{house: []string{"internal/candidate"}}},
+		{"internal/rulestore/wire", room{house: []string{"internal/rulestore"}}},
+		{"internal/rulestore/feed", room{house: []string{"internal/rulestore", "internal/rulestore/wire", "internal/uplink"}}},
+		{"internal/rulestore/kept", room{house: []string{"internal/rulestore", "internal/rulestore/wire"}}},
+		{"internal/fleet", room{house: []string{"internal/candidate", "internal/rulestore", "internal/uplink"}}},
 
 		// The server.
 		{"internal/server", room{house: []string{root, "limit", "store", "rules", "internal/headers"}}},

@@ -38,9 +38,9 @@ func loud(number, checks, ofOne int64) candidate.Slice {
 }
 
 // run is slices of the same counts from one to another.
-func run(from, to int64, make func(number int64) candidate.Slice) (out []candidate.Slice) {
+func run(from, to int64, each func(number int64) candidate.Slice) (out []candidate.Slice) {
 	for n := from; n <= to; n++ {
-		out = append(out, make(n))
+		out = append(out, each(n))
 	}
 	return out
 }
@@ -104,13 +104,24 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A key of 900 of 1,000 checks counts as 25: a fifth of the 125 that are then left.
+// The worked example of docs/control-plane.md: a key of 900 of 1,000 checks counts as
+// 25, a fifth of the 125 that are then left.
 func TestTheWorkedExample(t *testing.T) {
 	t.Parallel()
-	list := run(95, 100, func(n int64) candidate.Slice { return loud(n, 1000, 900) })
-	got := candidate.Judge(true, list, now)
+	example := func(others int64) func(int64) candidate.Slice {
+		return func(n int64) candidate.Slice {
+			s := slice(n, 50, others, 2, 2)
+			s.Checks, s.CandidateDenied = s.Checks+900, s.CandidateDenied+900
+			s.Keys = append(s.Keys, candidate.KeyCount{Key: "acct_7Q2", Count: candidate.Count{Checks: 900, CandidateDenied: 900}})
+			return s
+		}
+	}
+	got := candidate.Judge(true, run(95, 100, example(100)), now)
 	if got.State != candidate.NotProven || !strings.HasPrefix(got.Why, "750 checks") || got.Checks != 6000 || got.Keys != 51 {
 		t.Errorf("got %+v", got)
+	}
+	if got := candidate.Judge(true, run(95, 100, example(200)), now); got.State != candidate.Stop || !strings.Contains(got.Why, "20.8 % of checks and the live version 0.8 %") {
+		t.Errorf("with 1,500 checks: %+v", got)
 	}
 }
 
