@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/rulestore"
+	"github.com/tallygate/tallygate/internal/rulestore/wire"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -67,7 +68,7 @@ func (m *mirror) next(ctx context.Context) (rulestore.Set, error) {
 		case changes.Revision == m.set.Revision:
 			return m.set, nil
 		case changes.Revision > m.set.Revision:
-			return m.set.After(changes), nil
+			return wire.Merge(m.set, changes), nil
 		}
 		// The database is an older one than before.
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/internal/rulestore/file"
+	"github.com/tallygate/tallygate/internal/rulestore/wire"
 )
 
 const (
@@ -70,7 +71,7 @@ func TestFollowed(t *testing.T) {
 		if err != nil || want.Revision <= now.Revision {
 			t.Fatalf("revision %d after %d, %v", want.Revision, now.Revision, err)
 		}
-		now = now.After(changes)
+		now = wire.Merge(now, changes)
 		if now.Hash != want.Hash || now.Revision != want.Revision {
 			t.Errorf("after %q: %+v, want %+v", text, now, want)
 		}
