@@ -11,6 +11,21 @@ type hop struct {
 	host string
 }
 
+// peer is the socket's other end.
+type peer struct {
+	hop
+	// known says that it has an address, trusted that it is a proxy of ours: the
+	// headers are its word.
+	known, trusted bool
+}
+
+func (r *Resolver) peer(f *Facts) peer {
+	p := peer{}
+	p.hop, p.known = parseHop(f.Peer)
+	p.trusted = r.hops > 0 || p.known && r.trusts(p.addr)
+	return p
+}
+
 func parseHop(s string) (hop, bool) {
 	addr, host, ok := parseAddress(s)
 	return hop{addr, host}, ok
@@ -23,14 +38,14 @@ func parseHop(s string) (hop, bool) {
 //
 // Where a proxy told no address (unknown, _hidden, junk, nothing) the proxy itself
 // stands for its clients: all of them share its bucket, none chooses another.
-func (r *Resolver) client(f *Facts) (hop, bool) {
-	last, ok := parseHop(f.Peer)
+func (r *Resolver) client(f *Facts, p *peer) (hop, bool) {
 	if r.hops > 0 {
-		return r.hop(f, last, ok)
+		return r.hop(f, p)
 	}
-	if !ok || !r.trusts(last.addr) {
-		return last, ok
+	if !p.trusted {
+		return p.hop, p.known
 	}
+	last := p.hop
 	for list := r.forwarded(f); ; {
 		next, ok := list.next()
 		if !ok {
@@ -44,11 +59,11 @@ func (r *Resolver) client(f *Facts) (hop, bool) {
 
 // hop is client where the number of proxies is known and not their addresses. A
 // list that is too short did not come through all of them: the peer is counted.
-func (r *Resolver) hop(f *Facts, peer hop, known bool) (hop, bool) {
+func (r *Resolver) hop(f *Facts, p *peer) (hop, bool) {
 	list, found, ok := r.forwarded(f), hop{}, false
 	for range r.hops {
 		if found, ok = list.next(); !ok {
-			return peer, known
+			return p.hop, p.known
 		}
 	}
 	return found, true
@@ -62,15 +77,6 @@ func (r *Resolver) trusts(addr netip.Addr) bool {
 		}
 	}
 	return false
-}
-
-// peerTrusted reports whether the headers of a request are a trusted proxy's word.
-func (r *Resolver) peerTrusted(f *Facts) bool {
-	if r.hops > 0 {
-		return true
-	}
-	peer, ok := parseHop(f.Peer)
-	return ok && r.trusts(peer.addr)
 }
 
 // forwarded returns the addresses that proxies told.

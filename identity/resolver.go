@@ -121,14 +121,15 @@ func unmapPrefix(p netip.Prefix) netip.Prefix {
 // to cut, text to decode, a short value of a long line, and tokens.
 func (r *Resolver) Resolve(f *Facts, attrs map[string]string) error {
 	clear(attrs)
-	if client, ok := r.client(f); ok {
+	p := r.peer(f)
+	if client, ok := r.client(f, &p); ok {
 		attrs[AttrIP] = canonical(client.addr, client.host, cmp.Or(r.bits, DefaultIPv6Prefix))
 	}
 	var claims claimSet
 	var fault error
 	for i := range r.sources {
 		s := &r.sources[i]
-		value, bad := r.read(s, f, &claims)
+		value, bad := r.read(s, f, p.trusted, &claims)
 		if bad == "" && len(value) > MaxKey {
 			bad = TooLong
 		}

@@ -119,13 +119,14 @@ func canonicalField(s string) string {
 	return string(b)
 }
 
-// read returns the value of one source, "" if absent.
-func (r *Resolver) read(s *source, f *Facts, claims *claimSet) (string, Fault) {
+// read returns the value of one source, "" if absent; trusted says that the headers
+// are a trusted proxy's word.
+func (r *Resolver) read(s *source, f *Facts, trusted bool, claims *claimSet) (string, Fault) {
 	switch s.kind {
 	case fromHeader:
 		return header(f, &s.name)
 	case fromProxy:
-		if !r.peerTrusted(f) {
+		if !trusted {
 			return "", ""
 		}
 		return header(f, &s.name)
