@@ -96,9 +96,6 @@ func problemOf(err error) problem {
 		p.Status, p.Title = http.StatusRequestEntityTooLarge, "Too large"
 	case tallygate.CodeBadRequest:
 		p.Status, p.Title = http.StatusBadRequest, "Malformed request"
-	case tallygate.CodeUnknownDomain, tallygate.CodeUnknownRule:
-		// The gateway names the domain, not its client, who could do nothing about it.
-		p.Status, p.Title = http.StatusInternalServerError, "The limiter has no such rules"
 	default:
 		p.Status, p.Title = http.StatusInternalServerError, "Internal error"
 	}

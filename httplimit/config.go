@@ -25,7 +25,8 @@ type Resolver interface {
 type Config struct {
 	// Limiter decides. Required.
 	Limiter Limiter
-	// Domain is the set of rules; "" means "default".
+	// Domain is the set of rules; "" means "default". While it has no rule at all,
+	// requests pass, and Observe sees the error unknown_domain.
 	Domain string
 	// Identity tells who asks. Nil believes the socket: the client is its peer.
 	Identity Resolver

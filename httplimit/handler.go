@@ -74,7 +74,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.observe(p, r, err)
 	}
 	switch {
-	case h.config.ReportOnly:
+	case h.config.ReportOnly || noRules(err):
 		h.free(p)
 		h.next.ServeHTTP(w, r)
 	case err != nil:
@@ -106,6 +106,12 @@ func (h *handler) decide(p *pass, r *http.Request) error {
 		check.Cost = h.config.Cost(r)
 	}
 	return h.config.Limiter.Decide(r.Context(), check, &p.verdict)
+}
+
+// noRules reports whether the domain has no rule at all. Such a request passes as
+// one that no rule matches: deleting the last rule must not stop the site.
+func noRules(err error) bool {
+	return err != nil && tallygate.CodeOf(err) == tallygate.CodeUnknownDomain
 }
 
 func (h *handler) observe(p *pass, r *http.Request, err error) {
