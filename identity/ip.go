@@ -28,40 +28,45 @@ func IPPrefix(s string, bits int) (string, bool) {
 	if bits < 1 || bits > 128 {
 		bits = DefaultIPv6Prefix
 	}
-	addr, ok := parseAddress(s)
+	addr, host, ok := parseAddress(s)
 	if !ok {
 		return "", false
 	}
+	return canonical(addr, host, bits), true
+}
+
+// canonical writes an address in the one form in which it is counted. host is the
+// text it was read from, returned where it has that form already.
+func canonical(addr netip.Addr, host string, bits int) string {
 	if addr.Is6() {
-		prefix, err := addr.Prefix(bits)
-		if err != nil {
-			return "", false
+		if prefix, err := addr.Prefix(bits); err == nil {
+			addr = prefix.Addr()
 		}
-		addr = prefix.Addr()
 	}
 	var buf [64]byte
 	out := addr.AppendTo(buf[:0])
-	if string(out) == s {
-		return s, true
+	if string(out) == host {
+		return host
 	}
-	return string(out), true
+	return string(out)
 }
 
 // parseAddress reads an address in any form a peer or a proxy writes it:
 // 192.0.2.1, 192.0.2.1:80, 2001:db8::1, [2001:db8::1], [2001:db8::1%eth0]:443.
-func parseAddress(s string) (netip.Addr, bool) {
+// host is its part of s without port and brackets.
+func parseAddress(s string) (addr netip.Addr, host string, ok bool) {
 	if len(s) > maxAddressBytes {
-		return netip.Addr{}, false
+		return netip.Addr{}, "", false
 	}
-	host, ok := trimPort(strings.Trim(s, " \t"))
+	host, ok = trimPort(strings.Trim(s, " \t"))
 	if !ok {
-		return netip.Addr{}, false
+		return netip.Addr{}, "", false
 	}
 	addr, err := netip.ParseAddr(host)
 	if err != nil {
-		return netip.Addr{}, false
+		return netip.Addr{}, "", false
 	}
-	return addr.WithZone("").Unmap(), true
+	return addr.WithZone("").Unmap(), host, true
 }
 
 // trimPort removes brackets and port. A bare IPv6 address has no port: its last

@@ -54,6 +54,45 @@ type field struct {
 	start, end int
 }
 
+// SetIn sets the fields in the header of an answer, under the names in net/http's
+// spelling, so that its Get and Del find them. It allocates twice, whatever their
+// number.
+func (f *Fields) SetIn(header map[string][]string) {
+	text := string(f.text)
+	values := make([]string, len(f.list))
+	for i, x := range f.list {
+		values[i] = text[x.start:x.end]
+		header[canonical(x.name)] = values[i : i+1 : i+1]
+	}
+}
+
+// canonical spells a name as net/http does.
+func canonical(name string) string {
+	switch name {
+	case nameLimit:
+		return "X-Ratelimit-Limit"
+	case nameRemaining:
+		return "X-Ratelimit-Remaining"
+	case nameReset:
+		return "X-Ratelimit-Reset"
+	case namePolicy:
+		return "Ratelimit-Policy"
+	case nameRateLimit:
+		return "Ratelimit"
+	default:
+		return name
+	}
+}
+
+// CanonicalNames are [Names] in net/http's spelling.
+func CanonicalNames() []string {
+	names := Names()
+	for i, name := range names {
+		names[i] = canonical(name)
+	}
+	return names
+}
+
 // Reset empties f and keeps its memory.
 func (f *Fields) Reset() {
 	f.list, f.text = f.list[:0], f.text[:0]
