@@ -41,7 +41,9 @@ func testResetsOnce(t *testing.T, h Harness) {
 	reader := &troubled{Reader: h.Store}
 	now := time.Now()
 	source := rulestore.NewSource(rulestore.SourceConfig{Reader: reader, Now: func() time.Time { return now }})
-	reset := func(key string) { h.apply(t, rulestore.Change{Action: rulestore.ActionReset, Rule: "a", Key: []string{key}}) }
+	reset := func(key string) {
+		h.apply(t, rulestore.Change{Action: rulestore.ActionReset, Rule: "a", Key: []string{key}})
+	}
 	next := func(fails bool, want ...string) {
 		t.Helper()
 		update, err := source.Next(t.Context())

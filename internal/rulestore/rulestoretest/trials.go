@@ -31,9 +31,9 @@ func testCandidateRules(t *testing.T, h Harness) {
 		field  string // of the fault
 		words  string
 	}{
-		"another match":          {propose(edited("none", `"free"`, `"paid"`), 1), "match", "give it its own id and mode shadow"},
-		"another identity":       {propose(edited("none", `"api_key"`, `"ip"`), 1), "identity", "give it its own id"},
-		"another domain":         {propose(edited("none", `{`, `{"domain":"d",`), 1), "domain", `in domain \"d\", the live rule in \"default\"`},
+		"another match":           {propose(edited("none", `"free"`, `"paid"`), 1), "match", "give it its own id and mode shadow"},
+		"another identity":        {propose(edited("none", `"api_key"`, `"ip"`), 1), "identity", "give it its own id"},
+		"another domain":          {propose(edited("none", `{`, `{"domain":"d",`), 1), "domain", `in domain \"d\", the live rule in \"default\"`},
 		"one that counts nothing": {propose(json.RawMessage(`{"id":"none","match":{"plan":"free"},"action":"allow"}`), 1), "action", "counts nothing"},
 		"beside one that counts nothing": {
 			propose(bucket("deny", 10), 1), "action", "the live rule has action deny",
