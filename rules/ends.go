@@ -62,7 +62,7 @@ func (e *ends) tidy(s *Snapshot) {
 
 // ends reports whether an override in force ends then.
 func (s *Snapshot) ends(is end) bool {
-	rule := s.byID[is.rule]
+	rule := s.Rule(is.rule)
 	if rule == nil {
 		return false
 	}

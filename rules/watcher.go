@@ -219,6 +219,6 @@ func (w *Watcher) log(s *Snapshot, problems Problems) {
 		}
 		w.cfg.Log.Log(context.Background(), level, "rules: problem", "problem", p.String(),
 			"rule", p.Rule, "field", p.Field, "value", p.Value, "line", p.Line, "column", p.Column,
-			"in_force", s.byID[p.Rule] != nil)
+			"in_force", s.Rule(p.Rule) != nil)
 	}
 }

@@ -46,8 +46,8 @@ func rooms() []namedRoom {
 		{"metrics", room{house: []string{root}, outside: []string{"github.com/prometheus/client_golang"}}},
 
 		// The rules of record: the contract, what both databases share, each of them.
-		{"internal/rulestore", room{house: []string{"identity", "rules"}}},
-		{"internal/rulestore/sqldb", room{house: []string{"internal/rulestore"}}},
+		{"internal/rulestore", room{house: []string{"rules"}}},
+		{"internal/rulestore/sqldb", room{house: []string{"internal/rulestore", "rules"}}},
 		{"internal/rulestore/sqlite", room{house: []string{"internal/rulestore/sqldb"}, outside: []string{"github.com/pressly/goose/v3", "modernc.org/sqlite"}}},
 		{"internal/rulestore/postgres", room{house: []string{"internal/rulestore/sqldb"}, outside: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3"}}},
 
