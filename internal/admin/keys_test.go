@@ -35,14 +35,14 @@ func TestUsage(t *testing.T) {
 		t.Errorf("asked %q", r.limiter.asked)
 	}
 	for path, want := range map[string]string{
-		"acct_1":                                   `usage default ["acct_1"]`,
-		"2001:db8::1":                              `usage default ["2001:db8::1"]`,
-		"a%2Fb":                                    `usage default ["a/b"]`,
-		"a%2Fusage":                                `usage default ["a/usage"]`,
-		"100%25":                                   `usage default ["100%"]`,
+		"acct_1":      `usage default ["acct_1"]`,
+		"2001:db8::1": `usage default ["2001:db8::1"]`,
+		"a%2Fb":       `usage default ["a/b"]`,
+		"a%2Fusage":   `usage default ["a/usage"]`,
+		"100%25":      `usage default ["100%"]`,
 		url.PathEscape(`["acct_1","GET /v1/{id}"]`): `usage default ["acct_1" "GET /v1/{id}"]`,
-		url.PathEscape(`["[x"]`):                   `usage default ["[x"]`,
-		"%C3%BC%20%3F":                             `usage default ["ü ?"]`,
+		url.PathEscape(`["[x"]`):                    `usage default ["[x"]`,
+		"%C3%BC%20%3F":                              `usage default ["ü ?"]`,
 	} {
 		r.must(t, "GET", "/v1/keys/"+path+"/usage", "")
 		if got := r.limiter.asked[len(r.limiter.asked)-1]; got != want {

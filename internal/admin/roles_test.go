@@ -42,7 +42,8 @@ var requests = map[string]struct {
 	"putOverrides":  {"POST", "/v1/overrides", `{"rule":"a","key":"k","burst":5}`, []string{ifMatch(9)}, "editor admin here boss"},
 	"deleteOverride": {
 		"DELETE", "/v1/overrides?rule=a&key=k", "",
-		[]string{ifMatch(9)}, "editor admin here boss",
+		[]string{ifMatch(9)},
+		"editor admin here boss",
 	},
 	"keyUsage":      {"GET", "/v1/keys/k/usage?domain=here", "", nil, "viewer editor admin here boss"},
 	"resetKey":      {"POST", "/v1/keys/k:reset?domain=here&rule=a", "", nil, "editor admin here boss"},

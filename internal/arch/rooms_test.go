@@ -59,6 +59,19 @@ func rooms() []namedRoom {
 		{"internal/rulestore/kept", room{house: []string{"internal/rulestore", "internal/rulestore/wire"}}},
 		{"internal/fleet", room{house: []string{"internal/candidate", "internal/rulestore", "internal/uplink"}}},
 
+		// Files that somebody else renews, and who may use the admin API.
+		{"internal/newest", room{}},
+		{"internal/tlsfiles", room{house: []string{"internal/newest"}}},
+		{"internal/admin/token", room{house: []string{"internal/newest"}, outside: []string{"github.com/goccy/go-yaml"}}},
+
+		// The admin API: its JSON, its server, its client.
+		{"internal/admin/api", room{house: []string{"rules", "internal/rulestore", "internal/fleet"}}},
+		{"internal/admin", room{
+			house:   []string{root, "limit", "identity", "store", "rules", "internal/rulestore", "internal/fleet", "internal/admin/api", "internal/admin/token"},
+			outside: []string{"github.com/go-chi/chi/v5", "github.com/danielgtaylor/huma/v2"},
+		}},
+		{"internal/rulestore/remote", room{house: []string{"internal/rulestore", "internal/fleet", "internal/admin/api"}}},
+
 		// The server.
 		{"internal/server", room{house: []string{root, "limit", "store", "rules", "internal/headers"}}},
 

@@ -59,9 +59,6 @@ type Fault struct {
 	Fix     string `json:"fix,omitempty"`
 }
 
-// Error returns the detail: a problem is an error to clients.
-func (p *Problem) Error() string { return p.Detail }
-
 // Faults writes what is wrong with a body that stands at a JSON pointer.
 func Faults(at string, problems rules.Problems) []Fault {
 	out := make([]Fault, len(problems))

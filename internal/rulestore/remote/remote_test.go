@@ -103,7 +103,8 @@ func TestClient_saysWhatTheStoreSays(t *testing.T) {
 		{Action: rulestore.ActionCanary, Rule: "a", IfMatch: 3, Percent: 7},
 		override("a", "203.0.113.9", 50, 0), override("b", "2001:db8::1", 50, 0),
 		{Action: rulestore.ActionReset, Rule: "a", Key: []string{"203.0.113.9"}},
-		put("gone", 1, 0), {Action: rulestore.ActionDelete, Rule: "gone", IfMatch: 1},
+		put("gone", 1, 0),
+		{Action: rulestore.ActionDelete, Rule: "gone", IfMatch: 1},
 	}
 	dry, err := r.client.DryRun(ctx, by(), changes...)
 	if err != nil || dry.Revision != 0 || len(dry.Results) != len(changes) {
@@ -163,9 +164,13 @@ func TestClient_saysWhatTheStoreSays(t *testing.T) {
 	}
 }
 
-type parts interface {
+type looks interface {
 	rulestore.Records
 	rulestore.Overrides
+}
+
+type parts interface {
+	looks
 	rulestore.Historian
 	rulestore.Auditor
 }
@@ -285,7 +290,7 @@ func TestClient_looks(t *testing.T) {
 	if pods, err := r.client.Pods(ctx); err != nil || len(pods.Pods) != 1 || !pods.Pods[0].Live {
 		t.Errorf("got %+v, %v", pods, err)
 	}
-	var p *api.Problem
+	var p *remote.Error
 	if _, err := r.client.Explain(ctx, api.Check{Domain: "none", Attributes: map[string]string{"a": "b"}}); !errors.As(err, &p) || p.Code != "unknown_domain" {
 		t.Errorf("got %v", err)
 	}
