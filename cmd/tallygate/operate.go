@@ -203,7 +203,7 @@ func noteOf(r *api.RuleExplanation) string {
 		text  string
 	}{
 		{r.SupersededBy != "", "superseded by " + r.SupersededBy},
-		{r.Shadow, "shadow"},
+		{r.Mode == string(rules.ModeShadow), "shadow"},
 		{r.Anonymous, "no identity: counted by address"},
 		{r.Reason != "", r.Reason},
 		{r.Error != "", string(r.Error)},

@@ -15,13 +15,13 @@ func tokenCommand() *cobra.Command {
 		Short: "Make a token, and the line of the tokens file that lets it in",
 		Long: "Make a token, and the line of the tokens file that lets it in. The token is shown once and kept\n" +
 			"nowhere; the file has its hash. Roles: viewer looks, editor changes rules, admin does everything,\n" +
-			"pod follows rules and reports.",
+			"pod follows rules and reports, check asks for checks.",
 		Example: "  tallygate token new --name ci --role editor --domain public-api",
 		Args:    noArgs,
 		RunE:    newToken,
 	}
 	fresh.Flags().String("name", "", "who has it, as the audit shows it")
-	fresh.Flags().String("role", "", "viewer, editor, admin or pod")
+	fresh.Flags().String("role", "", "viewer, editor, admin, pod or check")
 	fresh.Flags().String("domain", "", "only for rules of this domain (default all)")
 	addOutput(fresh)
 	group.AddCommand(fresh)

@@ -24,6 +24,7 @@ import (
 
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/internal/admin/token"
+	"github.com/tallygate/tallygate/internal/candidate"
 	"github.com/tallygate/tallygate/internal/fleet"
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/store"
@@ -40,26 +41,20 @@ type Resetter interface {
 	Reset(ctx context.Context, domain, rule string, key []string) (int, error)
 }
 
-// Fleet knows the pods.
+// Fleet knows the pods; a *fleet.Registry.
 type Fleet interface {
-	// Report takes what a pod tells. An error says what is wrong with it.
-	Report(ctx context.Context, report fleet.Report) error
+	// Report takes what a pod tells. A *fleet.FaultError says what is wrong with it.
+	Report(ctx context.Context, report fleet.Report) (fleet.Receipt, error)
 	// Pods returns all of them, in a stable order.
-	Pods() []Pod
+	Pods() []fleet.Pod
 }
 
-// Pod is one pod and its last report.
-type Pod struct {
-	Report fleet.Report
-	SeenAt time.Time
-	// Live says that it reported lately.
-	Live bool
-}
-
-// Prover judges candidates.
+// Prover judges candidates; a *fleet.Supervisor.
 type Prover interface {
 	// Proven reports whether the candidate of a rule may be promoted, and else why not.
 	Proven(rule string) (ok bool, why string)
+	// Trial returns how a rule's candidate does, and the keys that it hits hardest.
+	Trial(rule string) (candidate.Verdict, []candidate.KeyCount, error)
 }
 
 // Tokens knows whose a token is; a *token.File.

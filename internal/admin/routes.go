@@ -96,6 +96,7 @@ func (a *API) stageEndpoints() []endpoint {
 		}
 	}
 	return []endpoint{
+		{method: "GET", path: "/v1/rules/{id}/trial", id: "ruleTrial", summary: "How a rule's candidate does", access: reading, bounded: true, out: of[api.Trial](), answer: a.trial},
 		stage("shadow", "Count the live rule and do not enforce it", nil, a.shadow),
 		stage("enforce", "Enforce the live rule", nil, a.enforce),
 		stage("canary", "Have a part of the pods enforce the candidate", of[api.Percent](), a.canary),
@@ -133,7 +134,7 @@ func (a *API) keyEndpoints() []endpoint {
 func (a *API) fleetEndpoints() []endpoint {
 	out := []endpoint{
 		{method: "GET", path: "/v1/pods", id: "listPods", summary: "The pods and their last reports", access: reading, out: of[api.Pods](), answer: a.pods},
-		{method: "POST", path: "/v1/pods/{id}/report", id: "reportPod", summary: "What a pod tells every 10 s", access: reporting, exempt: true, in: of[fleet.Report](), out: of[struct{}](), answer: a.report},
+		{method: "POST", path: "/v1/pods/{id}/report", id: "reportPod", summary: "What a pod tells every 10 s", access: reporting, exempt: true, in: of[fleet.Report](), out: of[fleet.Receipt](), answer: a.report},
 		{method: "GET", path: "/v1/audit", id: "listAudit", summary: "Who changed what, newest first", access: reading, bounded: true, query: []param{
 			{"rule", "only those of a rule"},
 			{"key", "only those of a key; several times for several values"},

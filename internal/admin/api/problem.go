@@ -21,6 +21,7 @@ const (
 	RequestTimeout       Code = "request_timeout"
 	VersionConflict      Code = "version_conflict"
 	NotProven            Code = "not_proven"
+	ChangedElsewhere     Code = "changed_elsewhere"
 	TooLarge             Code = "too_large"
 	UnsupportedMediaType Code = "unsupported_media_type"
 	InvalidRule          Code = "invalid_rule"
