@@ -126,9 +126,7 @@ func (r *Reporter) send(ctx context.Context) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
-	if receipt.Known || r.sinceMS == 0 {
-		r.sinceMS = max(r.sinceMS, newest(report.Trials))
-	}
+	r.sinceMS = max(r.sinceMS, newest(report.Trials))
 	return receipt, nil
 }
 
