@@ -131,7 +131,15 @@ type API struct {
 	document  []byte
 	endpoints []endpoint
 	mux       *chi.Mux
+	// read is how long a request may take to arrive.
+	read time.Duration
 }
+
+var (
+	_ Looker   = (*tallygate.Limiter)(nil)
+	_ Resetter = (*tallygate.Limiter)(nil)
+	_ Tokens   = (*token.File)(nil)
+)
 
 // New returns an API that is not listening yet.
 func New(cfg Config) (*API, error) {
@@ -141,7 +149,7 @@ func New(cfg Config) (*API, error) {
 	if cfg.Rate < 0 || cfg.Burst < 0 || cfg.MaxInflight < 0 || cfg.MaxPolls < 0 {
 		return nil, errors.New("admin: Config.Rate, Burst, MaxInflight and MaxPolls are not below 0")
 	}
-	a := &API{cfg: cfg, log: cfg.Log, now: cfg.Now, origins: http.NewCrossOriginProtection()}
+	a := &API{cfg: cfg, log: cfg.Log, now: cfg.Now, origins: http.NewCrossOriginProtection(), read: readTimeout}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
@@ -177,7 +185,7 @@ func (a *API) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           a.mux,
 		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
+		ReadTimeout:       a.read,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
