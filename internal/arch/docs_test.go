@@ -95,6 +95,7 @@ func TestDocumentsNameWhatTheCodeNames(t *testing.T) {
 		{"code", "internal/server/problem.go", "docs/api.md", constants("Code")},
 		{"reason", "verdict.go", "docs/api.md", constants("Reason")},
 		{"source", "verdict.go", "docs/metrics.md", constants("Source")},
+		{"fault", "identity/facts.go", "docs/middleware.md", constants("Fault")},
 		{"outcome", "stats.go", "docs/metrics.md", constants("Outcome")},
 		{"source", "verdict.go", "docs/api.md", constants("Source")},
 	} {
