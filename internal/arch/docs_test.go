@@ -99,6 +99,7 @@ func TestDocumentsNameWhatTheCodeNames(t *testing.T) {
 		{"role", "internal/admin/token/token.go", "docs/admin-api.md", constants("Role")},
 		{"reason", "verdict.go", "docs/api.md", constants("Reason")},
 		{"source", "verdict.go", "docs/metrics.md", constants("Source")},
+		{"fault", "identity/facts.go", "docs/middleware.md", constants("Fault")},
 		{"outcome", "stats.go", "docs/metrics.md", constants("Outcome")},
 		{"source", "verdict.go", "docs/api.md", constants("Source")},
 	} {

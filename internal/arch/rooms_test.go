@@ -21,6 +21,8 @@ func rooms() []namedRoom {
 		// The ground: numbers and names, the standard library only.
 		{"limit", room{}},
 		{"identity", room{}},
+		{"identity/request", room{house: []string{"identity"}}},
+		{"identity/jwt", room{house: []string{"identity"}, outside: []string{"github.com/go-jose/go-jose/v4"}}},
 		{"internal/keyed", room{}},
 		{"internal/headers", room{}},
 		{"internal/spelling", room{}},
@@ -41,6 +43,11 @@ func rooms() []namedRoom {
 
 		// The library. It compiles nothing of anybody else's.
 		{root, room{house: []string{"limit", "identity", "store", "rules", "internal/candidate", "internal/pod"}}},
+
+		// The library in front of a handler and of a gRPC method. The second's modules are
+		// one family: grpc, its error details, and the protobuf they are made of.
+		{"httplimit", room{house: []string{root, "identity", "identity/request", "internal/headers"}}},
+		{"grpclimit", room{house: []string{root, "identity", "identity/request", "internal/headers"}, outside: []string{"google.golang.org"}}},
 
 		// The figures, for who wants them.
 		{"metrics", room{house: []string{root}, outside: []string{"github.com/prometheus/client_golang"}}},
@@ -110,6 +117,7 @@ type namedRoom struct {
 func testOnly() []string {
 	return []string{
 		"github.com/anishathalye/porcupine",
+		"github.com/go-chi/chi/v5",
 		"github.com/prometheus/client_model",
 		"github.com/prometheus/common",
 		"github.com/redis/rueidis",
