@@ -83,7 +83,7 @@ func (c *Compiler) writeRules(delta Delta) map[string]bool {
 		}
 	}
 	c.doubled = slices.DeleteFunc(c.doubled, func(p Problem) bool { return changed[p.Rule] })
-	c.propose(delta.Candidates)
+	_ = c.propose(delta.Candidates) // they are in doubled
 	return changed
 }
 

@@ -109,7 +109,7 @@ const (
 // TestScale logs (-v) what following 1,000 rules and 100,000 overrides costs from the
 // rows to the snapshot, and bounds the memory.
 func TestScale(t *testing.T) {
-	if testing.Short() {
+	if testing.Short() || raceDetector {
 		t.Skip("reads 100,000 overrides")
 	}
 	before := heapMB()
