@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -45,7 +44,7 @@ func (g *gate) encode(ctx context.Context, p *pass) {
 	}
 	md := make(metadata.MD, p.fields.Len())
 	for name, value := range p.fields.All() {
-		md[strings.ToLower(name)] = []string{string(value)}
+		md.Append(name, string(value)) // in lower case
 	}
 	// These fail only where another interceptor has sent the headers before the
 	// handler ran; the answer stands without them.

@@ -10,25 +10,34 @@ import (
 	"github.com/tallygate/tallygate/internal/headers"
 )
 
-// withoutOurs drops a client's copies of the limit headers, which the application
-// could take for ours. Without any it returns ctx.
-func withoutOurs(ctx context.Context) context.Context {
+// ourNames are the limit headers as metadata spells them.
+func ourNames() []string {
+	names := headers.Names()
+	for i, name := range names {
+		names[i] = strings.ToLower(name)
+	}
+	return names
+}
+
+// incoming returns a call's metadata without a client's copies of the limit headers,
+// which the application could take for ours, and the context that says so: ctx
+// itself where there are none.
+func (g *gate) incoming(ctx context.Context) (context.Context, metadata.MD) {
 	md, ok := metadata.FromIncomingContext(ctx) // a copy
 	if !ok {
-		return ctx
+		return ctx, nil
 	}
 	found := false
-	for _, name := range headers.Names() {
-		name = strings.ToLower(name)
+	for _, name := range g.ours {
 		if _, sent := md[name]; sent {
 			delete(md, name)
 			found = true
 		}
 	}
-	if !found {
-		return ctx
+	if found {
+		ctx = metadata.NewIncomingContext(ctx, md)
 	}
-	return metadata.NewIncomingContext(ctx, md)
+	return ctx, md
 }
 
 // cleaned is a stream whose context lacks a client's limit headers.

@@ -23,8 +23,8 @@ const attrRoute = "route"
 func UnaryServerInterceptor(c Config) grpc.UnaryServerInterceptor {
 	g := newGate(c)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		ctx = withoutOurs(ctx)
-		if err := g.admit(ctx, Call{Method: info.FullMethod, Request: req}); err != nil {
+		ctx, md := g.incoming(ctx)
+		if err := g.admit(ctx, md, Call{Method: info.FullMethod, Request: req}); err != nil {
 			return nil, err
 		}
 		return handler(ctx, req)
@@ -36,8 +36,8 @@ func UnaryServerInterceptor(c Config) grpc.UnaryServerInterceptor {
 func StreamServerInterceptor(c Config) grpc.StreamServerInterceptor {
 	g := newGate(c)
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		ctx := withoutOurs(stream.Context())
-		if err := g.admit(ctx, Call{Method: info.FullMethod}); err != nil {
+		ctx, md := g.incoming(stream.Context())
+		if err := g.admit(ctx, md, Call{Method: info.FullMethod}); err != nil {
 			return err
 		}
 		if ctx != stream.Context() {
@@ -51,6 +51,8 @@ func StreamServerInterceptor(c Config) grpc.StreamServerInterceptor {
 type gate struct {
 	config Config
 	style  headers.Style
+	// ours are the metadata that only this package may write.
+	ours   []string
 	passes sync.Pool
 }
 
@@ -74,7 +76,7 @@ func newGate(c Config) *gate {
 	if c.Identity == nil {
 		c.Identity = &identity.Resolver{}
 	}
-	g := &gate{config: c, style: headers.Style{Jitter: c.RetryJitter, Rand: c.Rand}}
+	g := &gate{config: c, style: headers.Style{Jitter: c.RetryJitter, Rand: c.Rand}, ours: ourNames()}
 	if c.ResetSeconds {
 		g.style.Reset = headers.ResetSeconds
 	}
@@ -87,13 +89,13 @@ func newGate(c Config) *gate {
 
 // admit is the path of a call: nil lets it pass. It owns the order of the questions
 // and every branch.
-func (g *gate) admit(ctx context.Context, call Call) error {
+func (g *gate) admit(ctx context.Context, md metadata.MD, call Call) error {
 	if g.config.Skip != nil && g.config.Skip(ctx, call) {
 		return nil
 	}
 	p := g.passes.Get().(*pass) //nolint:forcetypeassert // the pool holds nothing else
 	defer g.free(p)
-	err := g.decide(ctx, p, call)
+	err := g.decide(ctx, md, p, call)
 	if g.config.Observe != nil {
 		g.observe(ctx, p, call, err)
 	}
@@ -117,8 +119,8 @@ func (g *gate) admit(ctx context.Context, call Call) error {
 }
 
 // decide finds out who calls what and decides.
-func (g *gate) decide(ctx context.Context, p *pass, call Call) error {
-	facts := factsOf(ctx)
+func (g *gate) decide(ctx context.Context, md metadata.MD, p *pass, call Call) error {
+	facts := factsOf(ctx, md)
 	if err := g.config.Identity.Resolve(&facts, p.attrs); err != nil {
 		return err
 	}
@@ -142,11 +144,8 @@ func (g *gate) observe(ctx context.Context, p *pass, call Call, err error) {
 }
 
 // factsOf are a call's facts: metadata for headers, the peer, its certificate.
-func factsOf(ctx context.Context) identity.Facts {
-	f := identity.Facts{LowerNames: true}
-	if md, ok := metadata.FromIncomingContext(ctx); ok {
-		f.Header = md
-	}
+func factsOf(ctx context.Context, md metadata.MD) identity.Facts {
+	f := identity.Facts{LowerNames: true, Header: md}
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return f
