@@ -96,7 +96,7 @@ func TestAdmin_stops(t *testing.T) {
 func TestAdmin_off(t *testing.T) {
 	t.Parallel()
 	s := serve(t, string(yaml.Example()), "--admin", "")
-	if s.admin != "" || strings.Contains(s.stdout.String(), "metrics on") {
+	if s.admin != "" || strings.Contains(s.stdout.String(), "admin API") {
 		t.Errorf("listens on %q: %s", s.admin, s.stdout)
 	}
 }

@@ -125,6 +125,13 @@ func addressOrNone(value string) error {
 	return address(value)
 }
 
+// loopback reports whether an address is of this machine alone, as it is written.
+func loopback(value string) bool {
+	host, _, _ := net.SplitHostPort(value)
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
 func storeURL(value string) error {
 	if value == "memory" {
 		return nil

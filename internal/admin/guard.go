@@ -11,6 +11,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/tallygate/tallygate/internal/admin/api"
+	"github.com/tallygate/tallygate/internal/fleet"
 )
 
 // Bounds of a request. A bulk of 100,000 overrides takes SQLite half a minute, and
@@ -102,6 +103,9 @@ func (a *API) admit(c *call) (err error) {
 // ask reads what the endpoint needs and has it answer.
 func (a *API) ask(w http.ResponseWriter, c *call) (answer, error) {
 	within, most := answerWithin, int64(maxBody)
+	if c.e.access == reporting {
+		most = fleet.MaxReportBytes
+	}
 	if c.e.bulk {
 		within, most = bulkWithin, maxBulk
 		deadline := time.Now().Add(bulkWithin)

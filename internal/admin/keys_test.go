@@ -130,7 +130,7 @@ func TestPods_report(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
 	// A field of the next release is passed over.
-	r.must(t, "POST", "/v1/pods/pod%2F1/report", `{"pod":"pod/1","revision":7,"uptime_ms":5,"shards":[{"shard":"a","breaker":"open"}],"rates":[{"rule":"a","key":"k","per_s":3}],"later":true}`)
+	r.must(t, "POST", "/v1/pods/pod%2F1/report", `{"pod":"pod/1","revision":7,"uptime_ms":5,"shards":[{"shard":"a","breaker":"open"}],"rates":[{"domain":"default","rule":"a","key":"k","per_s":3}],"later":true}`)
 	got := r.must(t, "GET", "/v1/pods", "")
 	if p := read[api.Pods](t, got).Pods; len(p) != 1 || p[0].Pod != "pod/1" || p[0].Revision != 7 || p[0].Shards[0].Breaker != "open" || !p[0].Live || p[0].SeenAt.IsZero() {
 		t.Errorf("got %+v", p)

@@ -96,7 +96,7 @@ func (a *API) stageEndpoints() []endpoint {
 		}
 	}
 	return []endpoint{
-		{method: "GET", path: "/v1/rules/{id}/trial", id: "ruleTrial", summary: "How a rule's candidate does", access: reading, bounded: true, out: of[api.Trial](), answer: a.trial},
+		{method: "GET", path: "/v1/rules/{id}/trial", id: "ruleTrial", summary: "How a rule's candidate does", access: reading, bounded: true, out: of[api.TrialStatus](), answer: a.trial},
 		stage("shadow", "Count the live rule and do not enforce it", nil, a.shadow),
 		stage("enforce", "Enforce the live rule", nil, a.enforce),
 		stage("canary", "Have a part of the pods enforce the candidate", of[api.Percent](), a.canary),

@@ -43,7 +43,7 @@ func (a *API) trial(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, ofStore(err, nil)
 	}
-	out := api.Trial{Rule: id, Stage: r.Candidate.Stage, Percent: r.Candidate.Percent, Since: r.Candidate.Since, Verdict: verdict, Hardest: hardest}
+	out := api.TrialStatus{Rule: id, Stage: r.Candidate.Stage, Percent: r.Candidate.Percent, Since: r.Candidate.Since, Verdict: verdict, Hardest: hardest}
 	if out.Hardest == nil {
 		out.Hardest = []candidate.KeyCount{}
 	}

@@ -68,8 +68,8 @@ type RuleExplanation struct {
 	Reason       string `json:"reason,omitempty"`
 }
 
-// Trial is how a rule's candidate does, by what the pods counted.
-type Trial struct {
+// TrialStatus is how a rule's candidate does, by what the pods counted.
+type TrialStatus struct {
 	Rule    string          `json:"rule"`
 	Stage   rulestore.Stage `json:"stage" enum:"shadow,canary"`
 	Percent int             `json:"percent"`

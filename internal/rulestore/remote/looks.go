@@ -29,8 +29,8 @@ func (c *Client) Pods(ctx context.Context) (api.Pods, error) {
 }
 
 // Trial returns how a rule's candidate does.
-func (c *Client) Trial(ctx context.Context, rule string) (api.Trial, error) {
-	var out api.Trial
+func (c *Client) Trial(ctx context.Context, rule string) (api.TrialStatus, error) {
+	var out api.TrialStatus
 	err := c.do(ctx, request{method: http.MethodGet, path: "/v1/rules/" + url.PathEscape(rule) + "/trial"}, &out)
 	return out, of(err, rule, nil)
 }
