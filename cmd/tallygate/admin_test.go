@@ -61,8 +61,8 @@ func TestAdmin_metrics(t *testing.T) {
 	if status, body := s.scrape(t, "/healthz"); status != http.StatusOK || !strings.Contains(body, "ok") {
 		t.Errorf("%d %s", status, body)
 	}
-	if status, _ := s.scrape(t, "/v1/rules"); status != http.StatusNotFound {
-		t.Errorf("%d for what is not there yet", status)
+	if status, body := s.scrape(t, "/v1/rules"); status != http.StatusOK || !strings.Contains(body, `"quiet"`) {
+		t.Errorf("%d %s", status, body)
 	}
 	// The check port has none of it.
 	response, err := s.client.Get(s.url + "/metrics")
