@@ -41,7 +41,7 @@ func (m *Main) startGoverning(ctx context.Context, v *values, pod string, f *fol
 		}
 	}
 	cfg := m.adminConfig(v, tokens, log)
-	cfg.Looker, cfg.Resetter = limiter, limiter
+	cfg.Looker, cfg.Resetter, cfg.Alone = limiter, limiter, v.String("store") == "memory"
 	cfg.Metrics = scrapes(log, metrics.NewCollector(limiter), metrics.NewShedCollector(srv.Shed))
 	sink := f.reports
 	if f.store == nil {
@@ -56,7 +56,7 @@ func (m *Main) startGoverning(ctx context.Context, v *values, pod string, f *fol
 		p.serve(&cfg, showKey(v))
 		sink = p.registry
 	}
-	stopReports, err := m.startReports(v, pod, f, limiter, sink, log)
+	stopReports, err := m.startReports(pod, f, limiter, sink, log)
 	if err != nil {
 		stop()
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/fleet"
@@ -29,7 +30,18 @@ type followed struct {
 	// now is the clock that overrides end by: that of the rules, not this machine's.
 	now func() time.Time
 
+	changed atomic.Pointer[func()]
 	closers []func() error
+}
+
+// onChange has f called after each change of the rules; nil ends that.
+func (f *followed) onChange(call func()) { f.changed.Store(&call) }
+
+// tell says that the rules have changed.
+func (f *followed) tell(*rules.Snapshot, rules.Problems) {
+	if call := f.changed.Load(); call != nil && *call != nil {
+		(*call)()
+	}
 }
 
 // Close stops following, the last that was started first.
@@ -59,7 +71,7 @@ func (m *Main) watchRules(ctx context.Context, v *values, log *slog.Logger) (f *
 	}
 	f.onClose(f.store.close)
 	if path, ok := strings.CutPrefix(where, fileScheme); ok { // itself, so that problems name lines
-		f.Watcher, err = startWatcher(ctx, yaml.File(path), 0, log)
+		f.Watcher, err = f.startWatcher(ctx, yaml.File(path), 0, log)
 		if err == nil {
 			f.onClose(f.Watcher.Close)
 		}
@@ -120,7 +132,7 @@ func (f *followed) follow(ctx context.Context, reader rulestore.Reader, hints ru
 	source := rulestore.NewSource(rulestore.SourceConfig{Reader: reader, Log: log})
 	machine := f.now
 	f.now = func() time.Time { return machine().Add(source.Offset()) }
-	w, err := startWatcher(ctx, source, every, log)
+	w, err := f.startWatcher(ctx, source, every, log)
 	if err != nil {
 		return err
 	}
@@ -131,6 +143,17 @@ func (f *followed) follow(ctx context.Context, reader rulestore.Reader, hints ru
 	waiting.Go(func() { rulestore.Follow(following, hints, source, w.Reload) })
 	f.onClose(func() error { cancel(); waiting.Wait(); return nil })
 	return nil
+}
+
+func (f *followed) startWatcher(ctx context.Context, source rules.Source, every time.Duration, log *slog.Logger) (*rules.Watcher, error) {
+	w, err := rules.NewWatcher(rules.WatcherConfig{Source: source, Every: every, OnChange: f.tell, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Start(ctx); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
 }
 
 // spread is a time that differs by a tenth from pod to pod, so that pods that start

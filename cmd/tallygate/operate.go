@@ -71,7 +71,7 @@ func keyArgs(cmd *cobra.Command, args []string) error {
 
 // away says what to look at where nobody answered.
 func away(where string, err error) error {
-	if unreachable(err) || errors.Is(err, context.DeadlineExceeded) {
+	if err != nil && (unreachable(err) || errors.Is(err, context.DeadlineExceeded)) {
 		return fmt.Errorf("%w; is a server or control plane running there? --control names another than %s", err, where)
 	}
 	return err
@@ -229,6 +229,10 @@ func resetKey(cmd *cobra.Command, c *remote.Client, args []string) error {
 	if asData {
 		return writeData(cmd, done)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s of %s full again, at revision %d\n", count(done.Buckets, "bucket"), strings.Join(args, ", "), done.Revision)
+	heard := fmt.Sprintf("pods hear of it by revision %d", done.Revision)
+	if done.Revision == 0 {
+		heard = "no other pod shares the counts"
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s of %s full again; %s\n", count(done.Buckets, "bucket"), strings.Join(args, ", "), heard)
 	return err
 }

@@ -155,7 +155,7 @@ func keepRules(v *values, reader rulestore.Reader, log *slog.Logger) (rulestore.
 }
 
 // startReports has this pod report to the control plane, until the returned stop.
-func (m *Main) startReports(v *values, pod string, f *followed, limiter *tallygate.Limiter, sink fleet.Sink, log *slog.Logger) (stop func(), err error) {
+func (m *Main) startReports(pod string, f *followed, limiter *tallygate.Limiter, sink fleet.Sink, log *slog.Logger) (stop func(), err error) {
 	start, program := time.Now(), version().Version
 	r, err := fleet.NewReporter(fleet.ReporterConfig{Sink: sink, Every: m.ReportEvery, Log: log, Build: func(sinceMS int64) fleet.Report {
 		report := fleet.Report{
@@ -181,7 +181,8 @@ func (m *Main) startReports(v *values, pod string, f *followed, limiter *tallyga
 		return nil, err
 	}
 	r.Start()
-	return func() { _ = r.Close() }, nil // it has no error
+	f.onChange(r.News)
+	return func() { f.onChange(nil); _ = r.Close() }, nil // it has no error
 }
 
 func breakerOf(down time.Duration) string {

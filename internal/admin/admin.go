@@ -73,7 +73,10 @@ type Config struct {
 
 	Looker   Looker
 	Resetter Resetter
-	Fleet    Fleet
+	// Alone says that the counts are this process's alone: a key can be reset also
+	// where the rules are changed elsewhere.
+	Alone bool
+	Fleet Fleet
 	// Prover judges before a promotion; nil means that nothing is ever proven.
 	Prover Prover
 	// Recent returns how fast a key spends on a rule, in tokens a second, and

@@ -72,12 +72,12 @@ func rooms() []namedRoom {
 		{"internal/admin/token", room{house: []string{"internal/newest"}, outside: []string{"github.com/goccy/go-yaml"}}},
 
 		// The admin API: its JSON, its server, its client.
-		{"internal/admin/api", room{house: []string{"rules", "internal/rulestore", "internal/fleet"}}},
+		{"internal/admin/api", room{house: []string{"rules", "internal/candidate", "internal/rulestore", "internal/fleet"}}},
 		{"internal/admin", room{
-			house:   []string{root, "limit", "identity", "store", "rules", "internal/rulestore", "internal/fleet", "internal/admin/api", "internal/admin/token"},
+			house:   []string{root, "limit", "identity", "store", "rules", "internal/candidate", "internal/rulestore", "internal/rulestore/wire", "internal/fleet", "internal/admin/api", "internal/admin/token"},
 			outside: []string{"github.com/go-chi/chi/v5", "github.com/danielgtaylor/huma/v2"},
 		}},
-		{"internal/rulestore/remote", room{house: []string{"internal/rulestore", "internal/fleet", "internal/admin/api"}}},
+		{"internal/rulestore/remote", room{house: []string{"internal/rulestore", "internal/admin/api"}}},
 
 		// The server.
 		{"internal/server", room{house: []string{root, "limit", "store", "rules", "internal/headers"}}},
@@ -88,7 +88,12 @@ func rooms() []namedRoom {
 		{"internal/sim/scenarios", room{}},
 
 		{"cmd/tallygate", room{
-			house: []string{root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/rulestore", "internal/rulestore/postgres", "internal/rulestore/sqldb", "internal/rulestore/sqlite", "internal/server", "internal/sim", "internal/sim/scenario", "internal/sim/scenarios", "internal/spelling"},
+			house: []string{
+				root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/spelling", "internal/tlsfiles",
+				"internal/admin", "internal/admin/api", "internal/admin/token", "internal/fleet",
+				"internal/rulestore", "internal/rulestore/feed", "internal/rulestore/file", "internal/rulestore/kept", "internal/rulestore/postgres", "internal/rulestore/remote", "internal/rulestore/sqlite",
+				"internal/server", "internal/sim", "internal/sim/scenario", "internal/sim/scenarios",
+			},
 			outside: []string{
 				"github.com/goccy/go-yaml",
 				"github.com/knadh/koanf/v2",

@@ -83,7 +83,7 @@ type TrialStatus struct {
 // Reset is what a reset did.
 type Reset struct {
 	Buckets  int   `json:"buckets" doc:"how many are full again"`
-	Revision int64 `json:"revision" doc:"that by which pods hear of it"`
+	Revision int64 `json:"revision" doc:"that by which pods hear of it; 0 where no other pod shares the counts"`
 }
 
 // Pods is the fleet.
