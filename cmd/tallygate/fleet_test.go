@@ -209,22 +209,22 @@ func TestFleet_wrongClocks(t *testing.T) {
 	ends := p.clock.now().Add(time.Minute).UTC().Format(time.RFC3339)
 	tg(t, "overrides", "add", "--rules", p.url, "--rule", "a", "--key", "k", "--burst", "50", "--until", ends)
 
+	var pods []*service
 	for _, wrong := range []time.Duration{-time.Hour, 0, time.Hour} {
-		pod := follower(t, p, fmt.Sprint("pod", wrong))
-		pod.clock.ms.Store(p.clock.ms.Load() + wrong.Milliseconds())
-		// The clock was set after the first answer: the next one tells.
-		tg(t, "overrides", "add", "--rules", p.url, "--rule", "a", "--key", "other", "--burst", fmt.Sprint(60+int64(wrong/time.Hour)))
-		eventually(t, "the change", func() bool { return limitOf(t, pod, "other") == int64(60+wrong/time.Hour) })
-		if got := limitOf(t, pod, "k"); got != 50 {
-			t.Errorf("clock %s wrong: limit %d before the end", wrong, got)
-		}
-		pod.clock.ms.Add(59_000)
-		if got := limitOf(t, pod, "k"); got != 50 {
-			t.Errorf("clock %s wrong: limit %d a second before the end", wrong, got)
-		}
-		pod.clock.ms.Add(2_000)
-		if got := limitOf(t, pod, "k"); got != 5 {
-			t.Errorf("clock %s wrong: limit %d after the end", wrong, got)
+		on := newClock()
+		on.at(wrong.Milliseconds())
+		pods = append(pods, serveOn(t, on, "--rules", p.url, "--pod-id", fmt.Sprint("pod", wrong), "--snapshot-file", ""))
+	}
+	for _, step := range []struct {
+		after time.Duration
+		want  int64
+	}{{0, 50}, {59 * time.Second, 50}, {2 * time.Second, 5}} {
+		p.clock.ms.Add(step.after.Milliseconds())
+		for i, pod := range pods {
+			pod.clock.ms.Add(step.after.Milliseconds())
+			if got := limitOf(t, pod, "k"); got != step.want {
+				t.Errorf("pod %d, %s later: limit %d, want %d", i, step.after, got, step.want)
+			}
 		}
 	}
 }

@@ -104,7 +104,7 @@ func (m *Main) openFollowed(ctx context.Context, where string, log *slog.Logger)
 
 // watchControl follows a control plane.
 func (m *Main) watchControl(ctx context.Context, v *values, f *followed, log *slog.Logger) error {
-	up, err := openUplinks(v, log)
+	up, err := openUplinks(v, m.now, log)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (f *followed) keep(v *values, reader rulestore.Reader, log *slog.Logger) (r
 // follow starts a watcher on a reader, with hints.
 func (f *followed) follow(ctx context.Context, reader rulestore.Reader, hints rulestore.Waiter, every time.Duration, log *slog.Logger) error {
 	f.reader = reader
-	source := rulestore.NewSource(rulestore.SourceConfig{Reader: reader, Log: log})
+	source := rulestore.NewSource(rulestore.SourceConfig{Reader: reader, Now: f.now, Log: log})
 	machine := f.now
 	f.now = func() time.Time { return machine().Add(source.Offset()) }
 	w, err := f.startWatcher(ctx, source, every, log)
@@ -146,7 +146,7 @@ func (f *followed) follow(ctx context.Context, reader rulestore.Reader, hints ru
 }
 
 func (f *followed) startWatcher(ctx context.Context, source rules.Source, every time.Duration, log *slog.Logger) (*rules.Watcher, error) {
-	w, err := rules.NewWatcher(rules.WatcherConfig{Source: source, Every: every, OnChange: f.tell, Log: log})
+	w, err := rules.NewWatcher(rules.WatcherConfig{Source: source, Every: every, OnChange: f.tell, Now: f.now, Log: log})
 	if err != nil {
 		return nil, err
 	}

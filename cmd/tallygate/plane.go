@@ -120,14 +120,14 @@ type uplinks struct {
 	reports *fleet.Client
 }
 
-func openUplinks(v *values, log *slog.Logger) (*uplinks, error) {
+func openUplinks(v *values, now func() time.Time, log *slog.Logger) (*uplinks, error) {
 	secure, err := uplinkTLS(v, log)
 	if err != nil {
 		return nil, fmt.Errorf("control plane: %w", err)
 	}
 	where, token := v.String("rules"), v.String("token")
 	u := &uplinks{}
-	if u.feed, err = feed.NewClient(feed.ClientConfig{URL: where, Token: token, TLS: secure, Log: log}); err != nil {
+	if u.feed, err = feed.NewClient(feed.ClientConfig{URL: where, Token: token, TLS: secure, Now: now, Log: log}); err != nil {
 		return nil, err
 	}
 	if u.reports, err = fleet.NewClient(fleet.ClientConfig{URL: where, Token: token, TLS: secure}); err != nil {

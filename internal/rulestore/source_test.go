@@ -51,7 +51,8 @@ func TestOffsetIsThatOfTheQuickestRecentAnswer(t *testing.T) {
 	for i, step := range []struct{ took, ahead, pause, want time.Duration }{
 		{2 * time.Second, 5 * time.Second, time.Second, 5 * time.Second},
 		{10 * time.Millisecond, 300 * time.Millisecond, time.Second, 300 * time.Millisecond},
-		{time.Second, time.Minute, time.Second, 300 * time.Millisecond}, // slow: it says little
+		{time.Second, 700 * time.Millisecond, time.Second, 300 * time.Millisecond}, // slow: it says little
+		{time.Second, -time.Hour, time.Second, -time.Hour},                         // a clock was set: slow or not
 		{9 * time.Millisecond, 301 * time.Millisecond, time.Hour, 301 * time.Millisecond},
 		{time.Second, 400 * time.Millisecond, time.Second, 400 * time.Millisecond}, // the others are old
 	} {
