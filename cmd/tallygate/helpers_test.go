@@ -107,7 +107,7 @@ func serveOn(t testing.TB, on *clock, args ...string) *service {
 	}
 	listening := make(chan string, 1)
 	m := &tallygate.Main{
-		Signals: s.signals, Reloads: s.reloads, Now: s.clock.now,
+		Signals: s.signals, Reloads: s.reloads, Now: s.clock.now, ReportEvery: 100 * time.Millisecond,
 		Listening:      func(address string) { listening <- address },
 		AdminListening: func(address string) { s.admin = address }, // before Listening
 	}
