@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -46,8 +47,8 @@ func (f *followed) tell(*rules.Snapshot, rules.Problems) {
 
 // Close stops following, the last that was started first.
 func (f *followed) Close() (err error) {
-	for i := len(f.closers) - 1; i >= 0; i-- {
-		err = errors.Join(err, f.closers[i]())
+	for _, closer := range slices.Backward(f.closers) {
+		err = errors.Join(err, closer())
 	}
 	return err
 }
