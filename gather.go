@@ -26,6 +26,7 @@ type scratch struct {
 	grants  []store.Grant
 	matched []*rules.Compiled
 	bound   []rules.Bound
+	backs   backs
 	// refused says that an enforced rule refuses whatever the store would say.
 	refused bool
 }
@@ -35,7 +36,12 @@ type entry struct {
 	rule *rules.Compiled
 	key  string
 	cost int64
-	// op is the entry's place in ops, or none.
+	// set is the place of the entry's set; whole says that its cost may be above the
+	// rule's max_cost, and back is what it gives back instead of spending.
+	set   int
+	whole bool
+	back  int64
+	// op is the entry's place in ops, of one that gives back in backs, or none.
 	op int
 	// reason says why an entry without an op does not allow.
 	reason Reason
@@ -127,6 +133,10 @@ func (s *scratch) gather(now time.Time) error {
 // count adds entry i to the op of its bucket.
 func (s *scratch) count(i int, now time.Time) error {
 	e := &s.entries[i]
+	if e.back > 0 {
+		s.giveBackLater(i, now)
+		return nil
+	}
 	numbers, maxCost := e.rule.Effective(e.key, now)
 	op := s.bucket(i)
 	cost := e.cost
@@ -134,7 +144,9 @@ func (s *scratch) count(i int, now time.Time) error {
 		cost += s.ops[op].Cost
 	}
 	switch {
-	case cost <= min(maxCost, limit.MaxCost):
+	case cost <= min(maxCost, limit.MaxCost), e.whole && cost <= limit.MaxCost:
+	case s.exceeds(i, cost):
+		return nil
 	case e.rule.Shadow():
 		// What is not enforced refuses no check; it shows what it would have said.
 		e.reason = ReasonCostExceed
@@ -183,7 +195,7 @@ func (s *scratch) insist() {
 	}
 	for i := range s.entries {
 		e := &s.entries[i]
-		if e.op == none || !failsClosed(e.rule) {
+		if e.op == none || e.back > 0 || !failsClosed(e.rule) {
 			continue
 		}
 		s.instead[e.op] = pod.Instead{Milli: e.rule.ClosedAllowance(), Pass: e.rule.ClosedAllow(e.key)}
@@ -212,7 +224,7 @@ func termsOf(rule *rules.Compiled) pod.Terms {
 // bucket returns the op of an earlier entry with the bucket of entry i, or none.
 func (s *scratch) bucket(i int) int {
 	for j := range i {
-		if e := &s.entries[j]; e.op != none && e.rule == s.entries[i].rule && e.key == s.entries[i].key {
+		if e := &s.entries[j]; e.op != none && e.back == 0 && e.rule == s.entries[i].rule && e.key == s.entries[i].key {
 			return e.op
 		}
 	}
