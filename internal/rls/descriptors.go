@@ -13,6 +13,7 @@ import (
 // call is everything one request needs, reused.
 type call struct {
 	sets       []tallygate.Set
+	limits     []override // of the sets; zero where the rules decide
 	attributes []map[string]string
 	verdict    tallygate.Verdict
 	own        tallygate.Verdict // of one descriptor, where each is decided by itself
@@ -36,17 +37,21 @@ func (c *call) read(overrides *overrides, request *rlsv3.RateLimitRequest) error
 	}
 	for i, d := range descriptors {
 		c.sets = append(c.sets, tallygate.Set{Attributes: c.attributes[i]}) // first, for forget
+		c.limits = append(c.limits, override{})
 		set := &c.sets[i]
 		if err := fill(set.Attributes, d.GetEntries(), i); err != nil {
 			return err
 		}
 		hits(set, d, request.GetHitsAddend())
 		if o := d.GetLimit(); o != nil {
-			bound, err := overrides.bind(request.GetDomain(), o, d.GetEntries())
+			k, err := overrideOf(request.GetDomain(), o, i)
 			if err != nil {
 				return err
 			}
-			set.Own = bound
+			if set.Own, err = overrides.bind(k, d.GetEntries()); err != nil {
+				return err
+			}
+			c.limits[i] = k
 		}
 	}
 	return nil
@@ -58,7 +63,8 @@ func (c *call) forget() {
 		clear(c.attributes[i])
 	}
 	clear(c.sets)
-	c.sets = c.sets[:0]
+	clear(c.limits)
+	c.sets, c.limits = c.sets[:0], c.limits[:0]
 }
 
 // fill makes attributes of a descriptor's entries. A key that comes again, as

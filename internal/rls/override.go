@@ -28,22 +28,24 @@ type override struct {
 	windowS  int64
 }
 
+// overrideOf reads the limit that descriptor i brings. A window longer than can be
+// counted is the longest one.
+func overrideOf(domain string, l *commonv3.RateLimitDescriptor_RateLimitOverride, i int) (override, error) {
+	windowS := secondsOf(l.GetUnit())
+	if windowS == 0 {
+		return override{}, invalid(field(i, "limit/unit"), l.GetUnit().String()+" is no unit to count in; SECOND, MINUTE, HOUR, DAY, MONTH and YEAR are")
+	}
+	times := int64(max(l.GetUnitMultiplier().GetValue(), 1))
+	return override{domain, l.GetRequestsPerUnit(), min(windowS*times, maxWindowS)}, nil
+}
+
 // bind returns the rule that a descriptor brings, and the key it counts: all of the
 // descriptor's entries. The numbers are part of the rule's name, so other numbers
 // begin another count.
-func (o *overrides) bind(domain string, l *commonv3.RateLimitDescriptor_RateLimitOverride, entries []*commonv3.RateLimitDescriptor_Entry) (rules.Bound, error) {
-	windowS := secondsOf(l.GetUnit())
-	if windowS == 0 {
-		return rules.Bound{}, invalid("limit/unit", l.GetUnit().String()+" is no unit to count in; SECOND, MINUTE, HOUR, DAY, MONTH or YEAR is")
-	}
-	times := int64(max(l.GetUnitMultiplier().GetValue(), 1))
-	windowS = min(windowS*times, maxWindowS)
-	rule, err := o.rule(override{domain, l.GetRequestsPerUnit(), windowS})
-	if err != nil {
-		return rules.Bound{}, err
-	}
-	if l.GetRequestsPerUnit() == 0 {
-		return rules.Bound{Rule: rule}, nil
+func (o *overrides) bind(k override, entries []*commonv3.RateLimitDescriptor_Entry) (rules.Bound, error) {
+	rule, err := o.rule(k)
+	if err != nil || k.requests == 0 {
+		return rules.Bound{Rule: rule}, err
 	}
 	parts := make([]string, 0, 2*len(entries)+1)
 	parts = append(parts, "envoy")

@@ -28,10 +28,9 @@ type reply struct {
 
 // part is the status of one descriptor.
 type part struct {
-	status  rlsv3.RateLimitResponse_DescriptorStatus
-	limit   rlsv3.RateLimitResponse_RateLimit
-	reset   durationpb.Duration
-	counted bool
+	status rlsv3.RateLimitResponse_DescriptorStatus
+	limit  rlsv3.RateLimitResponse_RateLimit
+	reset  durationpb.Duration
 }
 
 // newReply returns an answer of n statuses, OK all of them, and their parts.
@@ -51,8 +50,8 @@ func newReply(n int) (*rlsv3.RateLimitResponse, []part) {
 }
 
 // tell writes the statuses of a verdict: of each set what its strictest entry says.
-// sets begin with the one of parts[0].
-func tell(parts []part, sets []tallygate.Set, v *tallygate.Verdict) {
+// limits are those that the descriptors brought.
+func tell(parts []part, limits []override, v *tallygate.Verdict) {
 	for i, from := 0, 0; i < len(parts); i++ {
 		to := from
 		for to < len(v.Entries) && v.Entries[to].Set == i {
@@ -61,10 +60,8 @@ func tell(parts []part, sets []tallygate.Set, v *tallygate.Verdict) {
 		if e := strictest(v.Entries[from:to]); e != nil {
 			parts[i].tell(e)
 		}
-		if sets[i].Own.Rule != nil && !parts[i].counted {
-			parts[i].limited(sets[i].Own.Rule.Rule().Limit, sets[i].Own.Rule.Rule().WindowS*1000)
-		}
-		if sets[i].Own.Rule != nil {
+		if l := limits[i]; l.windowS > 0 {
+			parts[i].limited(int64(l.requests), l.windowS*1000)
 			parts[i].limit.Name = "" // it has none but its numbers
 		}
 		from = to
@@ -137,7 +134,6 @@ func (p *part) tell(e *tallygate.EntryVerdict) {
 
 // limited writes current_limit.
 func (p *part) limited(requests, windowMS int64) {
-	p.counted = true
 	p.limit.RequestsPerUnit = clamp(requests)
 	var times uint32
 	p.limit.Unit, times = unitOf(windowMS)

@@ -96,7 +96,7 @@ func (s *Service) decide(ctx context.Context, request *rlsv3.RateLimitRequest) (
 	} else {
 		err = s.config.Limiter.Decide(ctx, tallygate.Check{Domain: request.GetDomain(), Sets: c.sets}, &c.verdict)
 		if err == nil {
-			tell(parts, c.sets, &c.verdict)
+			tell(parts, c.limits, &c.verdict)
 		}
 	}
 	switch {
@@ -141,7 +141,7 @@ func (s *Service) decideEach(ctx context.Context, c *call, domain string, parts 
 		default:
 			return err
 		}
-		tell(parts[i:i+1], c.sets[i:i+1], &c.own)
+		tell(parts[i:i+1], c.limits[i:i+1], &c.own)
 		if i == 0 || tighter(&c.own, &c.verdict) {
 			c.verdict, c.own = c.own, c.verdict
 		}
