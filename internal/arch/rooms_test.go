@@ -107,6 +107,7 @@ func testOnly() []string {
 		"github.com/redis/rueidis",
 		"go.uber.org/goleak",
 		"golang.org/x/time",
+		"google.golang.org/grpc",
 		"pgregory.net/rapid",
 	}
 }
