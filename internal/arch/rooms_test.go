@@ -102,12 +102,15 @@ type namedRoom struct {
 func testOnly() []string {
 	return []string{
 		"github.com/anishathalye/porcupine",
+		"github.com/envoyproxy/go-control-plane/envoy",
+		"github.com/goccy/go-yaml",
 		"github.com/prometheus/client_model",
 		"github.com/prometheus/common",
 		"github.com/redis/rueidis",
 		"go.uber.org/goleak",
 		"golang.org/x/time",
 		"google.golang.org/grpc",
+		"google.golang.org/protobuf",
 		"pgregory.net/rapid",
 	}
 }

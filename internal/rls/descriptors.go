@@ -87,8 +87,19 @@ func fill(attributes map[string]string, entries []*commonv3.RateLimitDescriptor_
 		}
 		attributes[key] = e.GetValue()
 	}
+	if address, ok := attributes[envoyAddress]; ok {
+		if _, given := attributes[ipAttribute]; !given {
+			attributes[ipAttribute] = address
+		}
+	}
 	return nil
 }
+
+// Envoy names a client's address by its action, rules by what they count.
+const (
+	envoyAddress = "remote_address"
+	ipAttribute  = "ip"
+)
 
 // nth names a key that stands among the entries before it already.
 func nth(before []*commonv3.RateLimitDescriptor_Entry, key string) string {
