@@ -202,7 +202,9 @@ func (t *stripe) degrade(d Degraded) {
 }
 
 // adds reports whether an entry is counted whatever the check's verdict.
-func (s *scratch) adds(e *entry) bool { return e.op != none && (e.back > 0 || s.ops[e.op].How == store.Add) }
+func (s *scratch) adds(e *entry) bool {
+	return e.op != none && (e.back > 0 || s.ops[e.op].How == store.Add)
+}
 
 // failed counts a check without a verdict.
 func (m *meter) failed(s *scratch, err error) {

@@ -47,45 +47,77 @@ func (s *scratch) matchSets(domain *rules.Domain, check *Check) error {
 	case len(check.Sets) > MaxSets:
 		return badRequest("/sets", "%d sets are more than %d", len(check.Sets), MaxSets)
 	}
+	var ends [MaxSets]int // of each set's rules in s.matched
 	for i := range check.Sets {
 		set := &check.Sets[i]
-		switch {
-		case set.Cost < 0:
-			return &Error{Code: CodeInvalidCost, Field: setField(i), Message: "cost " + strconv.FormatInt(set.Cost, 10) + " is below 0; to give back, say Back"}
-		case set.Look && (set.Cost > 0 || set.Back):
-			return &Error{Code: CodeInvalidCost, Field: setField(i), Message: "a look spends nothing and gives nothing back"}
+		if err := set.check(i); err != nil {
+			return err
 		}
-		from := len(s.bound)
-		if err := s.bindSet(domain, set); err != nil {
-			return keyError(err, setField(i))
+		if set.Own.Rule == nil {
+			s.matched = domain.Match(set.Attributes, s.matched)
 		}
-		if len(s.bound) > maxEntries {
-			return badRequest("/sets", "%d rules match, more than %d", len(s.bound), maxEntries)
+		ends[i] = len(s.matched)
+	}
+	if len(check.Sets) > 1 {
+		rules.SupersedeAcross(s.matched)
+	}
+	from := 0
+	for i := range check.Sets {
+		if err := s.bindSet(i, &check.Sets[i], s.matched[from:ends[i]]); err != nil {
+			return err
 		}
-		for _, b := range s.bound[from:] {
-			s.entries = append(s.entries, set.entry(i, b))
+		from = ends[i]
+	}
+	return nil
+}
+
+// check says what is wrong with set i.
+func (set *Set) check(i int) error {
+	switch {
+	case set.Cost < 0:
+		return &Error{Code: CodeInvalidCost, Field: setField(i), Message: "cost " + strconv.FormatInt(set.Cost, 10) + " is below 0; to give back, say Back"}
+	case set.Look && (set.Cost > 0 || set.Back):
+		return &Error{Code: CodeInvalidCost, Field: setField(i), Message: "a look spends nothing and gives nothing back"}
+	case set.Own.Rule != nil && len(set.Own.Key) > rules.MaxKeyBytes:
+		return &Error{
+			Code: CodeTooLarge, Field: setField(i), Rule: set.Own.Rule.ID(),
+			Message: "a key of " + strconv.Itoa(len(set.Own.Key)) + " bytes is above " + strconv.Itoa(rules.MaxKeyBytes),
 		}
 	}
 	return nil
 }
 
-// bindSet appends the rules of a set, with their keys, to s.bound.
-func (s *scratch) bindSet(domain *rules.Domain, set *Set) error {
+// bindSet makes entries of the rules that set i has matched, or of its own.
+func (s *scratch) bindSet(i int, set *Set, matched []*rules.Compiled) error {
+	from := len(s.bound)
 	if set.Own.Rule != nil {
-		if len(set.Own.Key) > rules.MaxKeyBytes {
-			return &rules.KeyError{
-				Rule: set.Own.Rule.ID(), Attribute: "key", TooLong: true,
-				Message: strconv.Itoa(len(set.Own.Key)) + " bytes are above " + strconv.Itoa(rules.MaxKeyBytes),
-			}
-		}
 		s.bound = append(s.bound, set.Own)
-		return nil
+	} else {
+		bound, err := rules.Resolve(set.Attributes, present(matched), s.bound)
+		s.bound = bound
+		if err != nil {
+			return keyError(err, setField(i))
+		}
 	}
-	from := len(s.matched)
-	s.matched = domain.Match(set.Attributes, s.matched)
-	bound, err := rules.Resolve(set.Attributes, s.matched[from:], s.bound)
-	s.bound = bound
-	return err
+	if len(s.bound) > maxEntries {
+		return badRequest("/sets", "%d rules match, more than %d", len(s.bound), maxEntries)
+	}
+	for _, b := range s.bound[from:] {
+		s.entries = append(s.entries, set.entry(i, b))
+	}
+	return nil
+}
+
+// present moves the rules that were not cleared to the front of their places.
+func present(matched []*rules.Compiled) []*rules.Compiled {
+	n := 0
+	for _, c := range matched {
+		if c != nil {
+			matched[n] = c
+			n++
+		}
+	}
+	return matched[:n]
 }
 
 // entry is the entry of set i for one of its rules.

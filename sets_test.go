@@ -182,6 +182,39 @@ func TestOwnRule(t *testing.T) {
 	}
 }
 
+// A rule that supersedes another does so for the whole request.
+func TestSetsSupersede(t *testing.T) {
+	t.Parallel()
+	vip := of("b", bucket("vip", 1, 3600, 5))
+	vip.Supersedes = []string{"basic"}
+	gold := of("c", bucket("gold", 1, 3600, 5))
+	gold.Supersedes = []string{"vip"}
+	l := limiter(t, newClock(), of("a", bucket("basic", 1, 3600, 5)), vip, gold)
+	for name, test := range map[string]struct {
+		plans []string
+		want  string
+	}{
+		"alone":                              {[]string{"a"}, "basic"},
+		"lifted by another set":              {[]string{"a", "b", "a"}, "vip"},
+		"one that is lifted lifts nothing":   {[]string{"a", "b", "c"}, "basic gold"},
+		"the same, whatever the sets' order": {[]string{"c", "b", "a"}, "gold basic"},
+		"nothing is lifted where none lifts": {[]string{"c", "a"}, "gold basic"},
+	} {
+		var list []tallygate.Set
+		for _, plan := range test.plans {
+			list = append(list, set(plan, "k", 1))
+			list[len(list)-1].Cost, list[len(list)-1].Look = 0, true
+		}
+		var got []string
+		for _, e := range mustCheck(t, l, sets(list...)).Entries {
+			got = append(got, e.Rule)
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%s: %v, want %s", name, got, test.want)
+		}
+	}
+}
+
 func TestSetsRefused(t *testing.T) {
 	t.Parallel()
 	l := limiter(t, newClock(), of("a", bucket("r", 1, 3600, 10)))

@@ -53,7 +53,7 @@ func TestRefuses(t *testing.T) {
 		{"33 buckets", request(plans...), codes.InvalidArgument, "33 rules match, more than 32"},
 		{"no identity", request(descriptor("plan=ten")), codes.InvalidArgument, "api_key: is missing"},
 		{"KEY-04 a key of 1 MiB", request(of("ten", strings.Repeat("k", 1<<20))), codes.InvalidArgument, "1048576 bytes are above 4096"},
-		{"KEY-04 an override's key of 1 MiB", request(limited(of("ten", strings.Repeat("k", 1<<20)), 1, typev3.RateLimitUnit_DAY, 0)), codes.InvalidArgument, "bytes are above 4096"},
+		{"KEY-04 an override's key of 1 MiB", request(limited(of("ten", strings.Repeat("k", 1<<20)), 1, typev3.RateLimitUnit_DAY, 0)), codes.InvalidArgument, "bytes is above 4096"},
 		{"an override of no unit", request(limited(of("ten", "k"), 1, typev3.RateLimitUnit_UNKNOWN, 0)), codes.InvalidArgument, "descriptors/0/limit/unit: UNKNOWN"},
 		{"an override of a unit to come", request(limited(of("ten", "k"), 1, 99, 0)), codes.InvalidArgument, "descriptors/0/limit/unit: 99"},
 		{"an override in a domain that is no name", in("no name", request(limited(of("ten", "k"), 1, typev3.RateLimitUnit_DAY, 0))), codes.InvalidArgument, "domain"},

@@ -231,4 +231,3 @@ func (l *sampled) warn(err error) {
 	}
 	l.log.Warn("a request was not answered", "error", err, "unlogged", l.kept.Swap(0))
 }
-
