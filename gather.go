@@ -119,6 +119,9 @@ func (s *scratch) gather(now time.Time) error {
 		switch e.rule.Action() {
 		case rules.ActionAllow:
 		case rules.ActionDeny:
+			if e.back > 0 {
+				continue // there is nothing to refuse
+			}
 			e.reason = ReasonDenied
 			s.refused = s.refused || !e.rule.Shadow()
 		case rules.ActionLimit:

@@ -63,6 +63,7 @@ func tell(parts []part, limits []override, v *tallygate.Verdict) {
 		if l := limits[i]; l.windowS > 0 {
 			parts[i].limited(int64(l.requests), l.windowS*1000)
 			parts[i].limit.Name = "" // it has none but its numbers
+			parts[i].status.LimitRemaining = min(parts[i].status.LimitRemaining, l.requests)
 		}
 		from = to
 	}

@@ -126,8 +126,7 @@ func (s *Service) decide(ctx context.Context, request *rlsv3.RateLimitRequest) (
 // decideEach decides each descriptor by itself. c.verdict is then that of the
 // strictest: the first that denies for longest, else the one with least left.
 func (s *Service) decideEach(ctx context.Context, c *call, domain string, parts []part) error {
-	c.verdict.Entries = c.verdict.Entries[:0]
-	c.verdict.Tightest, c.verdict.Allow = -1, true
+	c.verdict = tallygate.Verdict{Allow: true, Entries: c.verdict.Entries[:0], Tightest: -1}
 	var away error
 	for i := range c.sets {
 		err := s.config.Limiter.Decide(ctx, tallygate.Check{Domain: domain, Sets: c.sets[i : i+1]}, &c.own)

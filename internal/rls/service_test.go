@@ -1,7 +1,9 @@
 package rls_test
 
 import (
+	"context"
 	"math"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,6 +119,11 @@ func TestShouldRateLimit(t *testing.T) {
 			{request(of("ten", "k")), "OK; OK 9 of 10/MINUTE ten in 1m0s"},
 		}},
 		{"an override of nothing denies", []step{{request(limited(of("ten", "k"), 0, minute, 0)), "OVER_LIMIT; OVER_LIMIT 0 of 0/MINUTE "}}},
+		{"negative hits are never denied", []step{
+			{request(back(descriptor("country=xx"), 1), back(limited(of("ten", "k"), 0, minute, 0), 1)), "OK; OK 4294967295; OK 0 of 0/MINUTE "},
+			{addend(request(limited(of("ten", "k"), 3, minute, 0)), 3), "OK; OK 0 of 3/MINUTE  in 1m0s"},
+			{request(back(limited(of("ten", "k"), 3, minute, 0), 2)), "OK; OK 2 of 3/MINUTE  in 1m0s"},
+		}},
 		{"the largest override", []step{
 			{addend(request(limited(of("ten", "k"), math.MaxUint32, year, math.MaxUint32)), 1_000_000_000), "OK; OK 3294967295 of 4294967295/YEAR  in 3456h0m0s"},
 		}},
@@ -212,3 +219,47 @@ func TestStats(t *testing.T) {
 }
 
 var _ rls.Decider = (*tallygate.Limiter)(nil)
+
+// Where each descriptor is decided by itself and none is answered, nothing is left
+// over from the request before.
+func TestPerDescriptorAfterADenial(t *testing.T) {
+	t.Parallel()
+	var away atomic.Bool
+	l, none := limiterOf(t, newClock(), nil), limiterOf(t, newClock(), failing{store.Timeout})
+	_, conn := service(t, rls.Config{PerDescriptor: true, Metadata: true, Limiter: decide(func(ctx context.Context, c tallygate.Check, v *tallygate.Verdict) error {
+		if away.Load() {
+			return none.Decide(ctx, c, v)
+		}
+		return l.Decide(ctx, c, v)
+	})})
+	for range 3 {
+		ask(t, conn, request(of("two", "k")))
+	}
+	away.Store(true)
+	response := ask(t, conn, request(of("closed", "k")))
+	if m := response.GetDynamicMetadata().AsMap(); m["verdict"] != "deny" || m["denied_by"] != nil {
+		t.Errorf("%v", m)
+	}
+}
+
+// Beyond what protobuf needs, a call allocates its answer, in one piece.
+func TestAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("counts allocations")
+	}
+	s, err := rls.New(rls.Config{Limiter: limiterOf(t, newClock(), nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		request *rlsv3.RateLimitRequest
+		most    float64
+	}{
+		"one descriptor":  {request(hits(of("ten", "k"), 0)), 1},
+		"two descriptors": {request(of("large", "k"), hits(of("two", "k"), 0)), 1},
+	} {
+		if n := testing.AllocsPerRun(1000, func() { _, err = s.ShouldRateLimit(context.Background(), test.request) }); n > test.most || err != nil {
+			t.Errorf("%s: %v allocations, want %v: %v", name, n, test.most, err)
+		}
+	}
+}
