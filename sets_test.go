@@ -57,8 +57,12 @@ func TestSetsSpendBeyondMaxCost(t *testing.T) {
 		allow bool
 		why   tallygate.Reason
 	}{
-		{7, true, ""}, {4, false, tallygate.ReasonOverLimit}, {11, false, tallygate.ReasonCostExceed},
-		{limit.MaxCost + 1, false, tallygate.ReasonCostExceed}, {1 << 62, false, tallygate.ReasonCostExceed}, {3, true, ""},
+		{7, true, ""},
+		{4, false, tallygate.ReasonOverLimit},
+		{11, false, tallygate.ReasonCostExceed},
+		{limit.MaxCost + 1, false, tallygate.ReasonCostExceed},
+		{1 << 62, false, tallygate.ReasonCostExceed},
+		{3, true, ""},
 	} {
 		v := mustCheck(t, l, sets(set("a", "k", test.cost)))
 		if e := v.Entries[0]; v.Allow != test.allow || e.Reason != test.why {

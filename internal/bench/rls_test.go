@@ -67,11 +67,11 @@ func TestRLSServer(t *testing.T) {
 	if which == "" {
 		t.Skip("only in a child process of TestFigures")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // nothing to cancel
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Printf("listening %s\n", l.Addr())
+	_, _ = fmt.Fprintf(os.Stdout, "listening %s\n", l.Addr())
 	if which == "echo" {
 		s := grpc.NewServer()
 		rlsv3.RegisterRateLimitServiceServer(s, rlsEcho{})
@@ -96,7 +96,7 @@ type rlsChild struct {
 
 func startRLS(t *testing.T, which string) *rlsChild {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestRLSServer$", "-test.timeout=5m") //nolint:noctx // ends with its input
+	cmd := exec.Command(os.Args[0], "-test.run=^TestRLSServer$", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), rlsServer+"="+which)
 	in, err := cmd.StdinPipe()
 	if err != nil {

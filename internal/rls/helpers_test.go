@@ -103,7 +103,7 @@ func limiterOf(t testing.TB, c *clock, s store.Store, rs ...rules.Rule) *tallyga
 // service starts a server on loopback, and a client of it.
 func service(t testing.TB, config rls.Config) (*rls.Server, *grpc.ClientConn) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // nothing to cancel
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -116,8 +116,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	case <-wait.C:
 	}
 	if err := s.stop(); err != nil {
-		<-served
-		return err
+		return errors.Join(err, stopped(<-served))
 	}
 	return stopped(<-served)
 }

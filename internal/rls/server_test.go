@@ -91,7 +91,7 @@ func TestReflection(t *testing.T) {
 func TestUnixSocket(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "rls.sock")
-	l, err := net.Listen("unix", path) //nolint:noctx // nothing to cancel
+	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	own, pool := certificate(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // nothing to cancel
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func held(t *testing.T, config rls.Config) (stop func(), release chan struct{}, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // nothing to cancel
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
