@@ -17,10 +17,15 @@ func (v *Verdict) reset() { *v = Verdict{Entries: v.Entries[:0], Tightest: none}
 func (s *scratch) answer(v *Verdict) {
 	for i := range s.entries {
 		e := &s.entries[i]
-		a := EntryVerdict{Rule: e.rule.ID(), Shadow: e.rule.Shadow(), Allow: true, Source: SourceRule, reports: e.inForce.Counting() == rules.CountingReport}
+		a := EntryVerdict{
+			Rule: e.rule.ID(), Set: e.set, Shadow: e.rule.Shadow(), Allow: true, Source: SourceRule,
+			reports: e.inForce.Counting() == rules.CountingReport,
+		}
 		switch {
 		case e.reason != ReasonNone:
 			a.Allow, a.Reason = false, e.reason
+		case e.back > 0 && e.op != none:
+			s.gaveBack(e, &a, v)
 		case e.op != none && len(s.grants) == 0:
 			a.Source, a.Reason = SourceNone, Reason(v.Degraded)
 		case e.op != none:

@@ -36,9 +36,12 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 	if err != nil {
 		return err
 	}
-	if check.Attributes != nil {
+	switch {
+	case check.Sets != nil:
+		err = s.matchSets(domain, check)
+	case check.Attributes != nil:
 		err = s.match(domain, check)
-	} else {
+	default:
 		err = s.name(domain, check)
 	}
 	if err != nil {
@@ -52,6 +55,10 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 	// Gather: one op a bucket, with the numbers in force for its key.
 	if err := s.gather(now, l.place); err != nil {
 		return err
+	}
+
+	if len(s.backs.ops) > 0 {
+		l.giveBack(ctx, s, now)
 	}
 
 	// A rule that always refuses ends it here, so that nothing is spent anywhere;
@@ -121,6 +128,7 @@ func (l *Limiter) free(s *scratch) {
 	s.entries, s.ops, s.grants = s.entries[:0], s.ops[:0], s.grants[:0]
 	s.matched, s.bound, s.terms = s.matched[:0], s.bound[:0], s.terms[:0]
 	s.instead = s.instead[:0]
+	s.backs.forget()
 	s.refused, s.view = false, nil
 	l.scratch.Put(s)
 }

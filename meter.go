@@ -173,7 +173,7 @@ func (t *stripe) entries(s *scratch, v *Verdict) (from int) {
 	denier, furthest := none, 0
 	for i := range v.Entries {
 		e, asked := &v.Entries[i], &s.entries[i]
-		c := t.rule(s.view.numbers[asked.rule.Ordinal()])
+		c := t.rule(s.view.number(asked.rule))
 		source, outcome := e.Source.index(), outcomeAllow
 		furthest = max(furthest, source)
 		if asked.raw != "" && asked.key == identity.OverflowKey {
@@ -231,7 +231,9 @@ func index(denied bool) int {
 }
 
 // adds reports whether an entry is counted whatever the check's verdict.
-func (s *scratch) adds(e *entry) bool { return e.op != none && s.ops[e.op].How == store.Add }
+func (s *scratch) adds(e *entry) bool {
+	return e.op != none && (e.back > 0 || s.ops[e.op].How == store.Add)
+}
 
 // failed counts a check without a verdict.
 func (m *meter) failed(s *scratch, err error) {
@@ -247,7 +249,7 @@ func (m *meter) failed(s *scratch, err error) {
 	}
 	for i := range s.entries {
 		if r := s.entries[i].rule; r.ID() == rule {
-			t.rule(s.view.numbers[r.Ordinal()]).failClosed++
+			t.rule(s.view.number(r)).failClosed++
 			return
 		}
 	}
@@ -272,7 +274,7 @@ type cachedRoute struct {
 
 // route numbers the route template of a check.
 func (m *meter) route(s *scratch, check *Check) int {
-	name := check.Attributes[routeAttribute]
+	name := check.routeOf()
 	switch name {
 	case "":
 		return noRouteNumber

@@ -29,6 +29,8 @@ type Verdict struct {
 // EntryVerdict is the answer to one entry.
 type EntryVerdict struct {
 	Rule string
+	// Set is the place in Check.Sets that the entry is of; 0 without sets.
+	Set int
 	// Allow is this entry's own verdict; a shadow entry shows what it would say.
 	Allow  bool
 	Shadow bool

@@ -82,6 +82,15 @@ func rooms() []namedRoom {
 		// The server.
 		{"internal/server", room{house: []string{root, "limit", "store", "rules", "internal/headers"}}},
 
+		{"internal/rls", room{
+			house: []string{root, "limit", "identity", "rules", "internal/headers"},
+			outside: []string{
+				"github.com/envoyproxy/go-control-plane/envoy",
+				"google.golang.org/grpc",
+				"google.golang.org/protobuf",
+			},
+		}},
+
 		// The simulator: the same pods, on virtual time.
 		{"internal/sim", room{house: []string{"limit", "store", "internal/algorithm", "internal/breaker", "internal/pod"}}},
 		{"internal/sim/scenario", room{house: []string{"limit", "internal/pod", "internal/sim"}, outside: []string{"github.com/goccy/go-yaml"}}},
@@ -122,12 +131,16 @@ type namedRoom struct {
 func testOnly() []string {
 	return []string{
 		"github.com/anishathalye/porcupine",
+		"github.com/envoyproxy/go-control-plane/envoy",
 		"github.com/go-chi/chi/v5",
+		"github.com/goccy/go-yaml",
 		"github.com/prometheus/client_model",
 		"github.com/prometheus/common",
 		"github.com/redis/rueidis",
 		"go.uber.org/goleak",
 		"golang.org/x/time",
+		"google.golang.org/grpc",
+		"google.golang.org/protobuf",
 		"pgregory.net/rapid",
 	}
 }
@@ -138,6 +151,6 @@ const (
 	maxTestFileLines = 1_000 // of tests
 	maxRootLines     = 3_000 // of the root package's code
 	maxChain         = 7     // packages one below the other: cmd, server, library, pod, store, algorithm, limit
-	maxOutside       = 2     // modules a library package uses
+	maxOutside       = 3     // modules a package uses: Envoy's messages need gRPC, and both protobuf
 	maxDirect        = 26    // direct dependencies of the module
 )
