@@ -18,12 +18,13 @@ func ambiguousIn(d *Domain) *Descriptor {
 func (d *Descriptor) otherReading() string {
 	text, _, pattern := strings.Cut(d.composite(), "*")
 	if pattern {
-		return "any of a key that starts with " + quote(text)
+		return "a key that starts with " + quote(text)
 	}
-	for i := 1; i < len(text); i++ {
-		if text[i] == '_' && i != len(d.Key) {
-			return quote(text[:i]) + " with value " + quote(text[i+1:])
-		}
+	if d.Value != "" { // found by an entry's key alone, as a default would be
+		return "key " + quote(text) + " with any value"
+	}
+	if i := strings.IndexByte(text[min(1, len(text)):], '_'); i >= 0 {
+		return "key " + quote(text[:i+1]) + " with value " + quote(text[i+2:])
 	}
 	return ""
 }
@@ -57,8 +58,11 @@ func clashes(nodes []*Descriptor) []clash {
 				}
 			}
 		}
-		for i := range len(text) {
-			if at, ok := keys[text[:i]]; text[i] == '_' && ok && text[:i] != n.Key {
+		for i := range len(text) + 1 {
+			if i < len(text) && text[i] != '_' || i == len(text) && pattern {
+				continue
+			}
+			if at, ok := keys[text[:i]]; ok && text[:i] != n.Key {
 				out = append(out, clash{n, text[:i], at})
 			}
 		}

@@ -59,6 +59,8 @@ func Import(t *Tree, opts Options) (*Imported, error) {
 		lifted: map[*Descriptor][]string{},
 		names:  map[*Domain]string{},
 
+		hidden:   map[*Descriptor]hidden{},
+		beside:   map[*Descriptor]string{},
 		unhidden: map[*Descriptor]string{},
 		reached:  map[*Descriptor]bool{},
 	}
@@ -93,6 +95,10 @@ type importer struct {
 	why    map[*Descriptor]remark
 	dead   map[*Descriptor]*Descriptor
 	lifted map[*Descriptor][]string // what a node's replaces could not carry over
+	hidden map[*Descriptor]hidden
+	// beside is the id of the rule that lifts what a node's own rule cannot, if there
+	// is one.
+	beside map[*Descriptor]string
 	// unhidden says of a node why its values do not keep others' rules from applying.
 	unhidden map[*Descriptor]string
 	reached  map[*Descriptor]bool
@@ -120,8 +126,21 @@ func (im *importer) domain(d *Domain) {
 		}
 	})
 	im.replaces(d)
+	each(d.Descriptors, im.supersede)
+	im.tidy()
+}
+
+// tidy removes rules that were dropped and ids of rules that turned out not to be
+// needed.
+func (im *importer) tidy() {
 	im.out.Set.Rules = slices.DeleteFunc(im.out.Set.Rules, func(r rules.Rule) bool { return r.ID == "" })
-	for i, r := range im.out.Set.Rules {
+	there := make(map[string]bool, len(im.out.Set.Rules))
+	for _, r := range im.out.Set.Rules {
+		there[r.ID] = true
+	}
+	for i := range im.out.Set.Rules {
+		r := &im.out.Set.Rules[i]
+		r.Supersedes = slices.DeleteFunc(r.Supersedes, func(id string) bool { return !there[id] })
 		if n := im.out.Nodes[r.ID]; n != nil {
 			im.at[n] = i
 		}
@@ -134,7 +153,7 @@ func (im *importer) rule(n *Descriptor) bool {
 		ID: im.id(n), Domain: im.names[n.domain], Description: n.At.String() + " " + clip(n.String()),
 		Match: conditions(n.path(), keysOf(n.path())), At: rules.Position{Line: n.At.Line, Column: n.At.Column},
 	}
-	if n.ShadowMode || n.QuotaMode && im.opts.QuotaShadow {
+	if !n.Limit.Unlimited && (n.ShadowMode || n.QuotaMode && im.opts.QuotaShadow) {
 		r.Mode = rules.ModeShadow
 	}
 	said := remark{verdict: Kept}
@@ -196,49 +215,73 @@ func (im *importer) order(d *Domain, o *orderer, keys []string) {
 			im.links++
 		}
 	}, 0)
-	ids := make([]string, len(list))
+	ids := make([][]string, len(list)) // the rules of each way
 	for i, w := range list {
 		if w.leaf != nil {
-			ids[i] = im.ids[w.leaf]
 			im.reached[w.leaf] = true
+			ids[i] = []string{im.ids[w.leaf]}
+			if im.shadow(w.leaf) || len(below[i]) > rules.MaxSupersedes || len(w.leaf.Limit.Replaces) > 0 {
+				im.beside[w.leaf] = im.id(w.leaf, "lifts")
+				ids[i] = append(ids[i], im.beside[w.leaf])
+			}
 		} else if slices.ContainsFunc(below[i], func(j int) bool { return list[j].leaf != nil }) {
-			ids[i] = im.id(w.path[len(w.path)-1], append([]string{"none"}, keys[len(w.path):]...)...)
+			ids[i] = []string{im.id(w.path[len(w.path)-1], append([]string{"none"}, keys[len(w.path):]...)...)}
 		}
 	}
 	for i, w := range list {
 		var all, enforced []string
 		for _, j := range below[i] {
-			if ids[j] == "" {
-				continue
-			}
-			all = append(all, ids[j])
-			if leaf := list[j].leaf; leaf != nil && im.out.Set.Rules[im.at[leaf]].Mode != rules.ModeShadow {
-				enforced = append(enforced, ids[j])
+			all = append(all, ids[j]...)
+			if leaf := list[j].leaf; leaf != nil && !im.shadow(leaf) {
+				enforced = append(enforced, ids[j]...)
+			} else if leaf != nil {
+				enforced = append(enforced, ids[j][1:]...) // what stands beside a shadow is none
 			}
 		}
 		switch {
-		case ids[i] == "":
-		case w.leaf == nil:
-			im.stand(w.path, keys, ids[i], "no limit here", all)
-		default:
-			im.supersede(w.leaf, all, enforced)
+		case w.leaf != nil:
+			im.hide(w.leaf, all, enforced)
+		case len(ids[i]) > 0:
+			im.stand(w.path, keys, ids[i][0], "no limit here", all)
 		}
 	}
 }
 
-// supersede makes the rule of a node supersede those. A shadow rule lifts no enforced
-// one, and a list has a bound: a rule that stands beside it does what it cannot.
-func (im *importer) supersede(n *Descriptor, all, enforced []string) {
+// shadow reports whether the rule of a node is a shadow.
+func (im *importer) shadow(n *Descriptor) bool {
+	return im.out.Set.Rules[im.at[n]].Mode == rules.ModeShadow
+}
+
+// hidden are the rules that a node's supersedes: all of them, and those that are
+// enforced.
+type hidden struct{ all, enforced []string }
+
+func (im *importer) hide(n *Descriptor, all, enforced []string) {
+	h := im.hidden[n]
+	im.hidden[n] = hidden{append(h.all, all...), append(h.enforced, enforced...)}
+}
+
+// supersede makes the rule of a node supersede those it hides. A shadow rule lifts no
+// enforced one, and a list has a bound: a rule that stands beside it does what it
+// cannot.
+func (im *importer) supersede(n *Descriptor) {
+	h := im.hidden[n]
+	if im.ids[n] == "" || len(h.all) == 0 {
+		return
+	}
 	r := &im.out.Set.Rules[im.at[n]]
-	room := min(len(all), rules.MaxSupersedes-len(r.Supersedes))
-	r.Supersedes = append(r.Supersedes, all[:room]...)
-	rest := all[room:]
-	if r.Mode == rules.ModeShadow {
-		rest = enforced
+	room := min(len(h.all), rules.MaxSupersedes)
+	r.Supersedes = h.all[:room:room]
+	rest := h.all[room:]
+	if im.shadow(n) {
+		rest = h.enforced
 	}
 	if len(rest) > 0 {
 		path := n.path()
-		im.stand(path, keysOf(path), im.id(n, "lifts"), "lifts what the rule "+im.ids[n]+" cannot", rest)
+		if im.beside[n] == "" {
+			im.beside[n] = im.id(n, "lifts")
+		}
+		im.stand(path, keysOf(path), im.beside[n], "lifts what the rule "+im.ids[n]+" cannot", rest)
 	}
 }
 

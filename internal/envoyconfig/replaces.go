@@ -39,12 +39,12 @@ func (im *importer) replaces(d *Domain) {
 				im.links++
 				edges[pathOf(n)] = append(edges[pathOf(n)], pathOf(target))
 				all = append(all, id)
-				if im.out.Set.Rules[im.at[target]].Mode != rules.ModeShadow {
+				if !im.shadow(target) {
 					enforced = append(enforced, id)
 				}
 			}
 		}
-		im.supersede(n, all, enforced)
+		im.hide(n, all, enforced)
 	}
 }
 
