@@ -23,7 +23,7 @@ const (
 // Note says what became of one line.
 type Note struct {
 	Place
-	// Line is the key and its value as written.
+	// Text is the key and its value as written.
 	Text    string
 	Verdict Verdict
 	// Why says what is different, or what it became.

@@ -18,7 +18,10 @@ func (r *reader) scalar(name string, f field) string {
 	case nil, *ast.NullNode:
 		return ""
 	case *ast.StringNode:
-		return v.Value
+		if quoted(v) || !float(v.Value) {
+			return v.Value
+		}
+		r.add(r.place(v), name, v.Value+" is an unquoted float", "put it in quotes")
 	case *ast.LiteralNode:
 		return v.Value.Value
 	case *ast.IntegerNode, *ast.BoolNode:
@@ -67,6 +70,16 @@ func (r *reader) whole(name string, f field) (uint32, bool) {
 		r.add(r.place(f.value), name, quote(text)+" is not a whole number from 0 to "+num(uint32(math.MaxUint32)), "write one in digits, without quotes")
 	}
 	return 0, false
+}
+
+// float reports whether YAML 1.1 takes a plain text for a float that our parser takes
+// for a text, such as 1e3.
+func float(s string) bool {
+	if s == "" || strings.Trim(s, "0123456789.eE+-") != "" || !strings.ContainsAny(s, ".eE") {
+		return false
+	}
+	_, err := strconv.ParseFloat(s, 64)
+	return err == nil
 }
 
 func quoted(n ast.Node) bool {
