@@ -121,6 +121,9 @@ func (r *reader) check(value ast.Node, name string, d *Domain, n *Descriptor, de
 	}
 	if seq, ok := value.(*ast.SequenceNode); ok {
 		for _, item := range seq.Values {
+			if !r.count(item) {
+				return
+			}
 			if m := yamltree.Mapping(r.resolve(item)); m != nil {
 				r.check(m, name, d, n, depth+1)
 			} else {
@@ -139,6 +142,9 @@ func (r *reader) metadata(value ast.Node, d *Domain, n *Descriptor, depth int) {
 	}
 	if seq, ok := value.(*ast.SequenceNode); ok {
 		for _, item := range seq.Values {
+			if !r.count(item) {
+				return
+			}
 			if item = r.resolve(item); yamltree.Mapping(item) == nil {
 				r.tree.lines = append(r.tree.lines, line{Place: r.place(item), field: "metadata", value: scalarText(item), standing: inMetadata, domain: d, node: n})
 			}
@@ -184,9 +190,6 @@ func (r *reader) list(f field, d *Domain, parent *Descriptor, depth int) []*Desc
 			r.add(r.place(m), "descriptors", "nest deeper than "+num(MaxDepth), "flatten them")
 			return nil
 		}
-		if !r.count(m) {
-			return nil
-		}
 		out = append(out, r.descriptor(m, d, parent, depth))
 	}
 	return out
@@ -200,6 +203,9 @@ func (r *reader) maps(f field, name string) []*ast.MappingNode {
 	case *ast.SequenceNode:
 		var out []*ast.MappingNode
 		for _, item := range v.Values {
+			if !r.count(item) {
+				return nil
+			}
 			resolved := r.resolve(item)
 			if m := yamltree.Mapping(resolved); m != nil {
 				out = append(out, m)

@@ -182,7 +182,12 @@ func (r *reader) file(f File) {
 	r.root(root)
 }
 
+// add tells a fault, and ten times as many as are shown at most, so that those of the
+// first lines are among them.
 func (r *reader) add(at Place, field, message, fix string) {
+	if len(r.problems) >= 10*maxProblems {
+		return
+	}
 	r.problems = append(r.problems, Problem{Place: at, Field: field, Message: message, Fix: fix})
 }
 

@@ -112,6 +112,7 @@ func TestBounds(t *testing.T) {
 		"deep": {deep, "nest deeper than 32"},
 		"bomb": {bomb, "more than 500000 keys"},
 		"long": {strings.Repeat("#", envoyconfig.MaxFileBytes+1), "bytes are above 4194304; split the configuration"},
+		"lists": {"domain: d\nmetadata: {}\ndescriptors:\n- {key: a, metadata: &m {x: &l [*l, *l]}}", "more than 500000 keys"},
 		"yaml": {"domain: " + strings.Repeat("[", 200), "nests deeper than"},
 	} {
 		if _, err := parseErr(envoyconfig.ReadOptions{}, tt.text); err == nil || !strings.Contains(err.Error(), tt.want) {
