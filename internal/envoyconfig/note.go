@@ -32,19 +32,20 @@ type Note struct {
 	Rule string
 }
 
-// String returns "file:line:column: verdict: text: why".
+// String returns "file:line:column: verdict: text -> why".
 func (n Note) String() string {
-	parts := []string{string(n.Verdict)}
+	out := string(n.Verdict) + ": " + n.Text
 	if n.File != "" {
-		parts = []string{n.Place.String(), string(n.Verdict)}
+		out = n.Place.String() + ": " + out
 	}
-	if n.Text != "" {
-		parts = append(parts, n.Text)
+	switch {
+	case n.Why == "":
+		return out
+	case n.Text == "":
+		return out + n.Why
+	default:
+		return out + " -> " + n.Why
 	}
-	if n.Why != "" {
-		parts = append(parts, n.Why)
-	}
-	return strings.Join(parts, ": ")
 }
 
 // notes makes the note of each line.
