@@ -290,7 +290,8 @@ func (t *Tree) index() {
 		d.level = newLevel(d.Descriptors)
 		each(d.Descriptors, func(n *Descriptor) { n.level = newLevel(n.Descriptors) })
 	}
-	slices.SortStableFunc(t.lines, func(a, b line) int { return comparePlaces(t.fileOrder(), a.Place, b.Place) })
+	order := t.fileOrder()
+	slices.SortStableFunc(t.lines, func(a, b line) int { return comparePlaces(order, a.Place, b.Place) })
 }
 
 // fileOrder numbers the files in the order in which they were read.

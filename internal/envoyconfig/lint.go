@@ -85,11 +85,13 @@ func (l *linter) level(nodes []*Descriptor, at *level) {
 	o := orderer{dead: map[*Descriptor]*Descriptor{}}
 	for _, same := range at.byKey {
 		alive := o.preferred(same)
+		// Exact values stand first and never meet each other.
+		patterns := slices.IndexFunc(alive, func(n *Descriptor) bool { return !n.exactly() })
 		for i, n := range alive {
-			if len(n.Descriptors) > 0 || i == len(alive)-1 {
+			if len(n.Descriptors) > 0 || patterns < 0 {
 				continue
 			}
-			for _, later := range alive[i+1:] {
+			for _, later := range alive[max(patterns, i+1):] {
 				if len(later.Descriptors) > 0 && meet(n, later) {
 					l.warn(n.At, "value", "has no descriptors of its own, so that requests with more entries meet no limit: those of "+
 						quote(later.composite())+" at "+later.At.String()+" are not tried", "repeat them here if that is not meant")

@@ -20,6 +20,9 @@ const (
 	MaxFiles = 1_000
 	// MaxDepth bounds how deep descriptors nest.
 	MaxDepth = 32
+	// MaxPatterns bounds the descriptors of one level and key with a *, each of
+	// which a request tries in turn.
+	MaxPatterns = 1_000
 	// MaxNodes bounds all keys of all maps, where aliases count each time.
 	MaxNodes = 500_000
 	// maxProblems bounds what is told at once.
@@ -218,7 +221,13 @@ func (r *reader) take(d *Domain, at Place) {
 // duplicates refuses two nodes of one level that are found by the same text.
 func (r *reader) duplicates(d *Domain, nodes []*Descriptor) {
 	seen := make(map[string]*Descriptor, len(nodes))
+	patterns := map[string]int{}
 	for _, n := range nodes {
+		if n.wildcard() {
+			if patterns[n.Key]++; patterns[n.Key] == MaxPatterns+1 {
+				r.add(n.At, "value", "more than "+num(MaxPatterns)+" values with a * of key "+quote(n.Key)+" stand side by side", "merge some")
+			}
+		}
 		first := seen[n.composite()]
 		if first == nil {
 			seen[n.composite()] = n

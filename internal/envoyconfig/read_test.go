@@ -108,7 +108,12 @@ func TestBounds(t *testing.T) {
 	for i := 1; i < 20; i++ {
 		bomb += fmt.Sprintf("- &a%d {key: k%d, descriptors: [*a%d, {key: x, descriptors: [*a%d]}]}\n", i, i, i-1, i-1)
 	}
+	patterns := "domain: d\ndescriptors:\n"
+	for i := range envoyconfig.MaxPatterns + 1 {
+		patterns += fmt.Sprintf("- {key: a, value: x%dx*}\n", i)
+	}
 	for name, tt := range map[string]struct{ text, want string }{
+		"patterns": {patterns, "a.yaml:1003:4: value: more than 1000 values with a * of key"},
 		"deep": {deep, "nest deeper than 32"},
 		"bomb": {bomb, "more than 500000 keys"},
 		"long": {strings.Repeat("#", envoyconfig.MaxFileBytes+1), "bytes are above 4194304; split the configuration"},
