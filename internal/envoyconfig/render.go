@@ -84,12 +84,15 @@ func valueYAML(value any) (string, error) {
 	return strings.TrimSpace(b.String()), nil
 }
 
-// bare reports whether a text stands without quotes: the words a rule may say, and ids
-// that begin with a small letter, end in one and have a dot, so that they are no number
-// and no truth value.
+// bare reports whether a text stands without quotes: what begins and ends with a small
+// letter, holds only what ids hold, and is no word that YAML reads as something else.
 func bare(s string) bool {
 	small := func(c byte) bool { return c >= 'a' && c <= 'z' }
-	if s == "" || !small(s[0]) || !small(s[len(s)-1]) || !strings.ContainsAny(s, "._") && s != "allow" && s != "deny" && s != "shadow" {
+	if s == "" || !small(s[0]) || !small(s[len(s)-1]) {
+		return false
+	}
+	switch strings.ToLower(s) {
+	case "true", "false", "yes", "no", "on", "off", "y", "n", "null":
 		return false
 	}
 	return !strings.ContainsFunc(s, func(c rune) bool {
