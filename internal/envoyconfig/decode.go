@@ -48,7 +48,7 @@ func keys() []string {
 
 // fields are the keys of one map that are read, by name, and where the map is.
 type fields struct {
-	at  Place
+	at Place
 	of map[string]field
 }
 

@@ -190,10 +190,10 @@ func (im *importer) rule(n *Descriptor) bool {
 
 // drop takes the rule of a node that no request reaches out of the set.
 func (im *importer) drop(n *Descriptor, i int) {
-	why := "can never apply"
+	why := ""
 	for _, p := range n.path() {
 		if by := im.dead[p]; by != nil {
-			why += ": " + quote(by.composite()) + " at " + by.At.String() + " takes all of " + quote(p.composite())
+			why = "can never apply: " + quote(by.composite()) + " at " + by.At.String() + " takes all of " + quote(p.composite())
 			break
 		}
 	}

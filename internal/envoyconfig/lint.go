@@ -44,9 +44,9 @@ func home(key string) string {
 		return "it belongs into rate_limit"
 	case rateLimit | replacing:
 		return "it belongs into rate_limit or an entry of replaces"
-	default:
-		return "it belongs to a descriptor, beside key"
+	case descriptor, replacing, anywhere:
 	}
+	return "it belongs to a descriptor, beside key"
 }
 
 // node looks at one node by itself.

@@ -48,7 +48,7 @@ func (t *Tree) Match(domain string, req Request) (m *Match, known bool) {
 	if req.Override != nil {
 		return &Match{Limit: req.Override, Entries: req.Entries, Metric: metricOf(domain, req.Entries)}, true
 	}
-	at, metric := d.level, domain
+	at, metric := d.level, []string{domain}
 	found := make([]*Descriptor, 0, len(req.Entries))
 	for _, e := range req.Entries {
 		n := at.find(e)
@@ -56,7 +56,7 @@ func (t *Tree) Match(domain string, req Request) (m *Match, known bool) {
 			return nil, true
 		}
 		found = append(found, n)
-		metric += "." + n.metric(e)
+		metric = append(metric, n.metric(e))
 		// A node without children ends the walk, and no other way is tried.
 		at = n.level
 	}
@@ -64,7 +64,7 @@ func (t *Tree) Match(domain string, req Request) (m *Match, known bool) {
 		return nil, true
 	}
 	last := found[len(found)-1]
-	m = &Match{Node: last, Limit: last.Limit, Shadow: last.ShadowMode, Quota: last.QuotaMode, Metric: metric}
+	m = &Match{Node: last, Limit: last.Limit, Shadow: last.ShadowMode, Quota: last.QuotaMode, Metric: strings.Join(metric, ".")}
 	if last.DetailedMetric {
 		m.Metric = metricOf(domain, req.Entries)
 	}
@@ -208,13 +208,15 @@ func (d *Descriptor) metric(e Entry) string {
 }
 
 func metricOf(domain string, entries []Entry) string {
+	var b strings.Builder
+	b.WriteString(domain)
 	for _, e := range entries {
-		domain += "." + e.Key
+		b.WriteString("." + e.Key)
 		if e.Value != "" {
-			domain += "_" + e.Value
+			b.WriteString("_" + e.Value)
 		}
 	}
-	return domain
+	return b.String()
 }
 
 // fixed reports whether all requests that meet the node have one value, or count as

@@ -118,7 +118,7 @@ func (im *importer) note(l line) (Verdict, string) {
 			return Differs, why
 		}
 	case "rate_limit":
-		return said.verdictOr(Kept), said.text
+		return said.orKept(), said.text
 	case "unit", "requests_per_unit":
 		return im.noteNumbers(l.field, n)
 	case "unlimited":
@@ -147,9 +147,10 @@ func (im *importer) note(l line) (Verdict, string) {
 	return Kept, ""
 }
 
-func (r remark) verdictOr(v Verdict) Verdict {
+// orKept is the verdict, of a node of which nothing was said, that it is kept.
+func (r remark) orKept() Verdict {
 	if r.verdict == "" {
-		return v
+		return Kept
 	}
 	return r.verdict
 }
@@ -166,15 +167,15 @@ func (im *importer) noteNumbers(field string, n *Descriptor) (Verdict, string) {
 	case r.Action == rules.ActionDeny || r.Action == rules.ActionAllow:
 		return Ignored, "action: " + string(r.Action) + " has no numbers"
 	case r.Rate != 0:
-		return im.why[n].verdictOr(Kept), fmt.Sprintf("rate: %d, per_s: %d, burst: %d", r.Rate, r.PerS, r.Burst)
+		return im.why[n].orKept(), fmt.Sprintf("rate: %d, per_s: %d, burst: %d", r.Rate, r.PerS, r.Burst)
 	case field == "requests_per_unit":
 		return Kept, fmt.Sprintf("limit: %d", r.Limit)
 	case r.Window != "":
-		return im.why[n].verdictOr(Kept), "window: " + r.Window
+		return im.why[n].orKept(), "window: " + r.Window
 	case n.Limit.Unit == Week && r.Algorithm.String() == "fixed_window":
 		return Kept, "window_s: 604800; a week starts on Thursday 00:00 UTC, as there"
 	default:
-		return im.why[n].verdictOr(Kept), fmt.Sprintf("window_s: %d", r.WindowS)
+		return im.why[n].orKept(), fmt.Sprintf("window_s: %d", r.WindowS)
 	}
 }
 

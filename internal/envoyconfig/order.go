@@ -21,7 +21,7 @@ type way struct {
 func (o *orderer) ways(at *level, keys []string, path []*Descriptor) (list []way, all bool) {
 	limits := false
 	for _, n := range o.preferred(at.byKey[keys[0]]) {
-		here := append(path[:len(path):len(path)], n)
+		here := append(slices.Clip(path), n)
 		sub, subAll := []way{{path: here}}, true
 		if len(keys) == 1 {
 			if o.rule[n] {

@@ -114,11 +114,11 @@ func TestBounds(t *testing.T) {
 	}
 	for name, tt := range map[string]struct{ text, want string }{
 		"patterns": {patterns, "a.yaml:1003:4: value: more than 1000 values with a * of key"},
-		"deep": {deep, "nest deeper than 32"},
-		"bomb": {bomb, "more than 500000 keys"},
-		"long": {strings.Repeat("#", envoyconfig.MaxFileBytes+1), "bytes are above 4194304; split the configuration"},
-		"lists": {"domain: d\nmetadata: {}\ndescriptors:\n- {key: a, metadata: &m {x: &l [*l, *l]}}", "more than 500000 keys"},
-		"yaml": {"domain: " + strings.Repeat("[", 200), "nests deeper than"},
+		"deep":     {deep, "nest deeper than 32"},
+		"bomb":     {bomb, "more than 500000 keys"},
+		"long":     {strings.Repeat("#", envoyconfig.MaxFileBytes+1), "bytes are above 4194304; split the configuration"},
+		"lists":    {"domain: d\nmetadata: {}\ndescriptors:\n- {key: a, metadata: &m {x: &l [*l, *l]}}", "more than 500000 keys"},
+		"yaml":     {"domain: " + strings.Repeat("[", 200), "nests deeper than"},
 	} {
 		if _, err := parseErr(envoyconfig.ReadOptions{}, tt.text); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %.300v, want %s", name, err, tt.want)

@@ -158,14 +158,6 @@ func (d *Descriptor) path() []*Descriptor {
 	return append(out, d)
 }
 
-// siblings returns the nodes of d's level, itself among them, in file order.
-func (d *Descriptor) siblings() []*Descriptor {
-	if d.parent != nil {
-		return d.parent.Descriptors
-	}
-	return d.domain.Descriptors
-}
-
 // String returns the way to the node for people: "database=users/host".
 func (d *Descriptor) String() string {
 	var b strings.Builder
@@ -202,10 +194,9 @@ type line struct {
 type standing uint8
 
 const (
-	// atWork: the key is read where it stands.
-	atWork standing = iota
-	// misplaced: the key is accepted there and never looked at.
-	misplaced
+	// misplaced: the key is accepted there and never looked at. The zero value is a key
+	// that is read where it stands.
+	misplaced standing = iota + 1
 	// inMetadata: the key is part of a node's metadata.
 	inMetadata
 )
