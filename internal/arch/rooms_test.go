@@ -36,7 +36,8 @@ func rooms() []namedRoom {
 		{"internal/pod", room{house: []string{"limit", "store", "internal/keyed"}}},
 		{"internal/breaker", room{house: []string{"limit", "store"}}},
 		{"rules", room{house: []string{"limit", "identity", "internal/spelling"}}},
-		{"rules/yaml", room{house: []string{"rules", "limit"}, outside: []string{"github.com/goccy/go-yaml"}}},
+		{"internal/yamltree", room{house: []string{"rules"}, outside: []string{"github.com/goccy/go-yaml"}}},
+		{"rules/yaml", room{house: []string{"rules", "limit", "internal/yamltree"}, outside: []string{"github.com/goccy/go-yaml"}}},
 		{"storetest", room{house: []string{"limit", "store"}}},
 		{"storetest/history", room{house: []string{"limit", "store", "storetest"}, outside: []string{"github.com/anishathalye/porcupine"}}},
 		{"redisstore", room{house: []string{"limit", "identity", "store", "internal/algorithm", "internal/breaker"}, outside: []string{"github.com/redis/rueidis"}}},
@@ -78,6 +79,9 @@ func rooms() []namedRoom {
 			outside: []string{"github.com/go-chi/chi/v5", "github.com/danielgtaylor/huma/v2"},
 		}},
 		{"internal/rulestore/remote", room{house: []string{"internal/rulestore", "internal/admin/api"}}},
+
+		// The formats of others.
+		{"internal/envoyconfig", room{house: []string{"limit", "rules", "internal/spelling", "internal/yamltree"}, outside: []string{"github.com/goccy/go-yaml"}}},
 
 		// The server.
 		{"internal/server", room{house: []string{root, "limit", "store", "rules", "internal/headers"}}},
