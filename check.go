@@ -17,6 +17,10 @@ type Check struct {
 	Look bool
 	// Sets are several groups of attributes, decided together.
 	Sets []Set
+	// Alternatives names an attribute, for Sets: rules whose match has the same value of
+	// it choose among the forms of one set, and do not supersede each other over several.
+	// "" is none. See rules.SupersedeAcross.
+	Alternatives string
 }
 
 // Entry is one (rule, key, cost) of a check.

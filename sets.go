@@ -59,7 +59,7 @@ func (s *scratch) matchSets(domain *rules.Domain, check *Check) error {
 		ends[i] = len(s.matched)
 	}
 	if len(check.Sets) > 1 {
-		rules.SupersedeAcross(s.matched)
+		rules.SupersedeAcross(s.matched, check.Alternatives)
 	}
 	from := 0
 	for i := range check.Sets {

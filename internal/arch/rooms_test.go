@@ -87,7 +87,7 @@ func rooms() []namedRoom {
 		{"internal/server", room{house: []string{root, "limit", "store", "rules", "internal/headers"}}},
 
 		{"internal/rls", room{
-			house: []string{root, "limit", "identity", "rules", "internal/headers"},
+			house: []string{root, "limit", "identity", "rules", "internal/headers", "internal/envoyconfig"},
 			outside: []string{
 				"github.com/envoyproxy/go-control-plane/envoy",
 				"google.golang.org/grpc",

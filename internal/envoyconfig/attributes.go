@@ -6,20 +6,6 @@ import (
 	"unicode/utf8"
 )
 
-// escape writes a key so that it can stand in a path and in a pattern.
-func escape(b *strings.Builder, key string) {
-	for i := range len(key) {
-		if c := key[i]; c > ' ' && c < 0x7f && c != '%' && c != '/' && c != '*' {
-			b.WriteByte(c)
-		} else {
-			const digits = "0123456789ABCDEF"
-			b.WriteByte('%')
-			b.WriteByte(digits[c>>4])
-			b.WriteByte(digits[c&15])
-		}
-	}
-}
-
 // AttrPath is the attribute that holds a descriptor's keys in order.
 const AttrPath = "envoy.path"
 
@@ -27,35 +13,57 @@ const AttrPath = "envoy.path"
 // such requests count together there.
 const Empty = "(empty)"
 
+// AppendPath appends the next key of a path to dst.
+func AppendPath(dst []byte, key string) []byte {
+	if len(dst) > 0 {
+		dst = append(dst, '/')
+	}
+	const digits = "0123456789ABCDEF"
+	for i := range len(key) {
+		if c := key[i]; c > ' ' && c < 0x7f && c != '%' && c != '/' && c != '*' {
+			dst = append(dst, c)
+		} else {
+			dst = append(dst, '%', digits[c>>4], digits[c&15])
+		}
+	}
+	return dst
+}
+
 // Path returns the keys joined by "/", each with bytes other than visible ASCII, and
 // "%", "/" and "*", as %XX.
 func Path(keys []string) string {
-	var b strings.Builder
-	for i, key := range keys {
-		if i > 0 {
-			b.WriteByte('/')
-		}
-		escape(&b, key)
+	var path []byte
+	for _, key := range keys {
+		path = AppendPath(path, key)
 	}
-	return b.String()
+	return string(path)
 }
 
-// AttributeNames returns the attribute of each entry's value: its key. A key that
-// cannot name an attribute (with blanks, control characters or bytes that are no UTF-8)
-// is escaped as in [Path]. The second entry of a name is name#2, and so on.
+// AttributeName returns the attribute of an entry's value: its key. A key that cannot
+// name an attribute (with blanks, control characters or bytes that are no UTF-8) is
+// escaped as in [Path]. Where that is taken, by an entry before it, it is name#2, and
+// so on.
+func AttributeName(key string, taken func(name string) bool) string {
+	if !utf8.ValidString(key) || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
+		key = Path([]string{key})
+	}
+	if !taken(key) && key != AttrPath {
+		return key
+	}
+	for n := 2; ; n++ {
+		if name := key + "#" + strconv.Itoa(n); !taken(name) {
+			return name
+		}
+	}
+}
+
+// AttributeNames returns the name of each entry's attribute; see [AttributeName].
 func AttributeNames(keys []string) []string {
 	out := make([]string, len(keys))
-	taken := map[string]bool{AttrPath: true}
+	taken := map[string]bool{}
 	for i, key := range keys {
-		if !utf8.ValidString(key) || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
-			key = Path([]string{key})
-		}
-		name := key
-		for n := 2; taken[name]; n++ {
-			name = key + "#" + strconv.Itoa(n)
-		}
-		taken[name] = true
-		out[i] = name
+		out[i] = AttributeName(key, func(name string) bool { return taken[name] })
+		taken[out[i]] = true
 	}
 	return out
 }

@@ -102,7 +102,12 @@ func ours(t *rapid.T, im *envoyconfig.Imported, d *rules.Domain, reqs []envoycon
 		}
 		matched[i] = d.Match(envoyconfig.Attributes(r.Entries), nil)
 	}
-	envoyconfig.DropReplaced(matched)
+	all := slices.Concat(matched...)
+	rules.SupersedeAcross(all, envoyconfig.AttrPath)
+	for i, list := range matched {
+		matched[i] = slices.DeleteFunc(all[:len(list):len(list)], func(c *rules.Compiled) bool { return c == nil })
+		all = all[len(list):]
+	}
 	out := make([]chosen, len(reqs))
 	for i, list := range matched {
 		bound, err := rules.Resolve(envoyconfig.Attributes(reqs[i].Entries), list, nil)

@@ -2,13 +2,12 @@ package envoyconfig
 
 import (
 	"slices"
-
-	"github.com/tallygate/tallygate/rules"
 )
 
 // replaces makes the rules of limits that name others supersede those. Within one
 // descriptor that means nothing, since rules of other keys do not match it: it is
-// [DropReplaced] that looks at the descriptors of a request together.
+// [rules.SupersedeAcross] that looks at the descriptors of a request together, and at
+// rules of one [AttrPath] as alternatives of one of them.
 func (im *importer) replaces(d *Domain) {
 	named := map[string][]*Descriptor{}
 	var replacing []*Descriptor
@@ -76,40 +75,3 @@ func (im *importer) cannotReplace(edges map[string][]string, n, target *Descript
 
 // pathOf is the value of AttrPath that a node's rule asks for.
 func pathOf(n *Descriptor) string { return Path(keysOf(n.path())) }
-
-// DropReplaced takes from the rules that each descriptor of a request matched (see
-// [rules.Domain.Match]) those that a rule of another descriptor replaces. It changes
-// matched in place.
-//
-// A rule replaces those it supersedes that ask for other keys ([AttrPath]): the others
-// are alternatives of one descriptor, and each descriptor has its own. It does so even
-// if it is replaced itself. A shadow rule replaces shadow rules only.
-func DropReplaced(matched [][]*rules.Compiled) {
-	type by struct{ shadow, enforced bool }
-	replaced := map[string]map[string]by{} // id → path of who replaces it → in which mode
-	for _, list := range matched {
-		for _, c := range list {
-			for _, id := range c.Rule().Supersedes {
-				if replaced[id] == nil {
-					replaced[id] = map[string]by{}
-				}
-				path := c.Rule().Match[AttrPath]
-				b := replaced[id][path]
-				replaced[id][path] = by{b.shadow || c.Shadow(), b.enforced || !c.Shadow()}
-			}
-		}
-	}
-	if len(replaced) == 0 {
-		return
-	}
-	for i, list := range matched {
-		matched[i] = slices.DeleteFunc(list, func(c *rules.Compiled) bool {
-			for path, b := range replaced[c.ID()] {
-				if path != c.Rule().Match[AttrPath] && (b.enforced || b.shadow && c.Shadow()) {
-					return true
-				}
-			}
-			return false
-		})
-	}
-}

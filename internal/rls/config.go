@@ -27,6 +27,11 @@ type Config struct {
 	// TLS has the gRPC server speak TLS; nil means plain HTTP/2.
 	TLS *tls.Config
 
+	// Imported says whether the rules of a domain were made of envoyproxy/ratelimit's
+	// configuration: then its descriptors have the attribute that says which keys they
+	// have (see package envoyconfig), and an empty value is one of its own. Nil means
+	// that none were. It is asked for each request.
+	Imported func(domain string) bool
 	// PerDescriptor decides each descriptor by itself, as envoyproxy/ratelimit charges
 	// them: one that passes is spent although another denies. The default is all or
 	// nothing over the request. It costs one call of the store a descriptor.

@@ -8,6 +8,7 @@ import (
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/tallygate/tallygate"
+	"github.com/tallygate/tallygate/internal/envoyconfig"
 )
 
 // call is everything one request needs, reused.
@@ -17,10 +18,12 @@ type call struct {
 	attributes []map[string]string
 	verdict    tallygate.Verdict
 	own        tallygate.Verdict // of one descriptor, where each is decided by itself
+	imported   bool              // the domain's rules ask for the path of keys
+	path       []byte
 }
 
 // read makes a set of each descriptor.
-func (c *call) read(overrides *overrides, request *rlsv3.RateLimitRequest) error {
+func (c *call) read(overrides *overrides, paths *paths, request *rlsv3.RateLimitRequest) error {
 	descriptors := request.GetDescriptors()
 	switch n := len(descriptors); {
 	case request.GetDomain() == "":
@@ -42,6 +45,9 @@ func (c *call) read(overrides *overrides, request *rlsv3.RateLimitRequest) error
 		if err := fill(set.Attributes, d.GetEntries(), i); err != nil {
 			return err
 		}
+		if c.imported {
+			c.importedAs(set.Attributes, d.GetEntries(), paths)
+		}
 		hits(set, d, request.GetHitsAddend())
 		if o := d.GetLimit(); o != nil {
 			k, err := overrideOf(request.GetDomain(), o, i)
@@ -57,6 +63,15 @@ func (c *call) read(overrides *overrides, request *rlsv3.RateLimitRequest) error
 	return nil
 }
 
+// check is the check of some sets.
+func (c *call) check(domain string, sets []tallygate.Set) tallygate.Check {
+	check := tallygate.Check{Domain: domain, Sets: sets}
+	if c.imported {
+		check.Alternatives = envoyconfig.AttrPath
+	}
+	return check
+}
+
 // forget clears what a request left, so that its text is not held.
 func (c *call) forget() {
 	for i := range c.sets {
@@ -68,24 +83,18 @@ func (c *call) forget() {
 }
 
 // fill makes attributes of a descriptor's entries. A key that comes again, as
-// generic_key does when it is not named, is the attribute key.2, then key.3: no entry
+// generic_key does when it is not named, is the attribute key#2, then key#3: no entry
 // is lost, and rules can ask for each.
 func fill(attributes map[string]string, entries []*commonv3.RateLimitDescriptor_Entry, at int) error {
 	if len(entries) > maxEntries {
 		return invalid(field(at, "entries"), "has "+strconv.Itoa(len(entries))+" items, at most "+strconv.Itoa(maxEntries))
 	}
+	taken := func(name string) bool { _, ok := attributes[name]; return ok }
 	for i, e := range entries {
-		key := e.GetKey()
-		if key == "" {
+		if e.GetKey() == "" {
 			return invalid(field(at, "entries/"+strconv.Itoa(i)+"/key"), "is empty")
 		}
-		if _, again := attributes[key]; again {
-			key = nth(entries[:i], key)
-			if _, taken := attributes[key]; taken {
-				return invalid(field(at, "entries"), "name "+strconv.Quote(key)+" and repeat the key it would stand for; rename one")
-			}
-		}
-		attributes[key] = e.GetValue()
+		attributes[envoyconfig.AttributeName(e.GetKey(), taken)] = e.GetValue()
 	}
 	if address, ok := attributes[envoyAddress]; ok {
 		if _, given := attributes[ipAttribute]; !given {
@@ -95,22 +104,25 @@ func fill(attributes map[string]string, entries []*commonv3.RateLimitDescriptor_
 	return nil
 }
 
+// importedAs adds what imported rules ask for.
+func (c *call) importedAs(attributes map[string]string, entries []*commonv3.RateLimitDescriptor_Entry, paths *paths) {
+	c.path = c.path[:0]
+	for _, e := range entries {
+		c.path = envoyconfig.AppendPath(c.path, e.GetKey())
+	}
+	for name, value := range attributes {
+		if value == "" {
+			attributes[name] = envoyconfig.Empty
+		}
+	}
+	attributes[envoyconfig.AttrPath] = paths.of(c.path)
+}
+
 // Envoy names a client's address by its action, rules by what they count.
 const (
 	envoyAddress = "remote_address"
 	ipAttribute  = "ip"
 )
-
-// nth names a key that stands among the entries before it already.
-func nth(before []*commonv3.RateLimitDescriptor_Entry, key string) string {
-	n := 1
-	for _, e := range before {
-		if e.GetKey() == key {
-			n++
-		}
-	}
-	return key + "." + strconv.Itoa(n)
-}
 
 // hits says what a descriptor spends: its own number if it has one, of which 0 looks,
 // else the request's, of which 0 means 1.

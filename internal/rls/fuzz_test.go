@@ -23,7 +23,7 @@ func FuzzRequest(f *testing.F) {
 		addend(request(hits(of("ten", "k"), math.MaxUint64), back(of("two", "k"), math.MaxUint64)), math.MaxUint32),
 		request(limited(of("ten", "k"), math.MaxUint32, typev3.RateLimitUnit_YEAR, math.MaxUint32), limited(of("x", "y"), 0, typev3.RateLimitUnit_SECOND, 0)),
 		request(limited(of("ten", "k"), 1, typev3.RateLimitUnit_UNKNOWN, 1)),
-		request(descriptor("generic_key=a", "generic_key=b", "generic_key.2=c")),
+		request(descriptor("generic_key=a", "generic_key=b", "generic_key#2=c")),
 		in("other", request(of("shadow", "k"), of("report", "k"), of("vip", "k"))),
 	} {
 		text, err := proto.Marshal(r)

@@ -69,7 +69,7 @@ func testRules() []rules.Rule {
 		{ID: "blocked", Domain: domain, Match: map[string]string{"country": "xx"}, Action: rules.ActionDeny},
 		{ID: "vip", Domain: domain, Match: map[string]string{"plan": "vip"}, Action: rules.ActionAllow},
 		{
-			ID: "second-key", Domain: domain, Match: map[string]string{"generic_key": "a", "generic_key.2": "b"},
+			ID: "second-key", Domain: domain, Match: map[string]string{"generic_key": "a", "generic_key#2": "b"},
 			Identity: []string{"api_key"}, Algorithm: limit.FixedWindow, Numbers: rules.Numbers{Limit: 1, WindowS: 60},
 		},
 		{

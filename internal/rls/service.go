@@ -24,6 +24,7 @@ type Service struct {
 
 	config    Config
 	overrides overrides
+	paths     paths
 	calls     sync.Pool
 	inflight  atomic.Int64
 	log       sampled
@@ -86,7 +87,8 @@ func (s *Service) answer(ctx context.Context, request *rlsv3.RateLimitRequest) (
 func (s *Service) decide(ctx context.Context, request *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
 	c := s.calls.Get().(*call) //nolint:forcetypeassert // the pool holds nothing else
 	defer s.free(c)            // also after an error: what was read is to be cleared
-	if err := c.read(&s.overrides, request); err != nil {
+	c.imported = s.config.Imported != nil && s.config.Imported(request.GetDomain())
+	if err := c.read(&s.overrides, &s.paths, request); err != nil {
 		return nil, err
 	}
 	response, parts := newReply(len(c.sets))
@@ -94,7 +96,7 @@ func (s *Service) decide(ctx context.Context, request *rlsv3.RateLimitRequest) (
 	if s.config.PerDescriptor {
 		err = s.decideEach(ctx, c, request.GetDomain(), parts)
 	} else {
-		err = s.config.Limiter.Decide(ctx, tallygate.Check{Domain: request.GetDomain(), Sets: c.sets}, &c.verdict)
+		err = s.config.Limiter.Decide(ctx, c.check(request.GetDomain(), c.sets), &c.verdict)
 		if err == nil {
 			tell(parts, c.limits, &c.verdict)
 		}
@@ -129,7 +131,7 @@ func (s *Service) decideEach(ctx context.Context, c *call, domain string, parts 
 	c.verdict = tallygate.Verdict{Allow: true, Entries: c.verdict.Entries[:0], Tightest: -1}
 	var away error
 	for i := range c.sets {
-		err := s.config.Limiter.Decide(ctx, tallygate.Check{Domain: domain, Sets: c.sets[i : i+1]}, &c.own)
+		err := s.config.Limiter.Decide(ctx, c.check(domain, c.sets[i:i+1]), &c.own)
 		switch {
 		case err == nil:
 		case noStore(err) && !s.config.ErrorOnFailure:
