@@ -121,9 +121,7 @@ func (s *leasing) decide(e *ends, op *store.Op, now int64) {
 			break
 		}
 		e.change = e.known && op.Receipt.Cost > 0 && e.kept.Undo(op.Receipt.ID, op.Receipt.Cost) || e.change
-	case store.Reset:
-		delete(s.states, op.Bucket)
-	case store.Stamp:
+	case store.Reset, store.Stamp:
 	}
 	e.spent = e.kept
 }
@@ -143,7 +141,10 @@ func (s *leasing) end(e *ends, op *store.Op, now int64, denied bool) store.Grant
 		l := end.Lease(now, algorithm.LeaseAsk{Want: op.Want, Pods: op.Pods, MaxCost: op.MaxCost})
 		g.Lease, g.Generation, g.LeaseMS = l.Tokens, l.Generation, l.MS
 	}
-	if e.change {
+	switch {
+	case op.How == store.Reset:
+		delete(s.states, op.Bucket)
+	case e.change:
 		s.states[op.Bucket] = *end
 	}
 	g.Remaining, g.ResetMS, g.Out, g.Limit = end.Remaining(now), end.ResetMS(now), end.Out(), end.Limit
