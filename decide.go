@@ -36,12 +36,7 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 	if err != nil {
 		return err
 	}
-	if check.Attributes != nil {
-		err = s.match(domain, check)
-	} else {
-		err = s.name(domain, check)
-	}
-	if err != nil {
+	if err := s.identify(domain, check); err != nil {
 		return err
 	}
 	if len(s.entries) == 0 {
@@ -93,6 +88,14 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 	v.Degraded = degradedBy(err)
 	s.answer(v)
 	return nil
+}
+
+// identify finds the entries of a check.
+func (s *scratch) identify(domain *rules.Domain, check *Check) error {
+	if check.Attributes != nil {
+		return s.match(domain, check)
+	}
+	return s.name(domain, check)
 }
 
 // domainOf returns the domain a check names.

@@ -73,7 +73,8 @@ type ruleCells struct {
 	// trials are what the rule and its candidate said, by 1 for a denial.
 	trials [2][2]int64
 	// newKeys are the entries that new keys beyond the rule's bound counted together.
-	newKeys int64
+	newKeys      int64
+	reservations ReservationStats
 }
 
 func newMeter(snapshot *rules.Snapshot, now time.Time) *meter {
@@ -191,7 +192,9 @@ func (t *stripe) entries(s *scratch, v *Verdict) (from int) {
 		case !v.Allow && !(e.Counted && s.adds(asked)):
 			outcome = outcomeUnspent
 		case e.Counted:
-			c.spent += asked.cost
+			if asked.op == none || !s.reservedBefore(asked.op) {
+				c.spent += asked.cost
+			}
 		case v.Degraded != "" && asked.op != none && !e.Shadow:
 			c.failOpen++
 		}
@@ -228,6 +231,11 @@ func index(denied bool) int {
 		return 1
 	}
 	return 0
+}
+
+// reservedBefore reports whether an op spent nothing since it had before.
+func (s *scratch) reservedBefore(op int) bool {
+	return op < len(s.grants) && s.grants[op].Reserved == store.ReservedBefore
 }
 
 // adds reports whether an entry is counted whatever the check's verdict.

@@ -27,6 +27,7 @@ func rooms() []namedRoom {
 		{"internal/load", room{outside: []string{"github.com/HdrHistogram/hdrhistogram-go"}}},
 		{"internal/algorithm", room{house: []string{"limit"}}},
 		{"internal/candidate", room{}},
+		{"internal/reservation", room{}},
 		{"internal/uplink", room{}},
 
 		// The contracts, and what stands on them alone.
@@ -40,7 +41,7 @@ func rooms() []namedRoom {
 		{"redisstore", room{house: []string{"limit", "identity", "store", "internal/algorithm", "internal/breaker"}, outside: []string{"github.com/redis/rueidis"}}},
 
 		// The library. It compiles nothing of anybody else's.
-		{root, room{house: []string{"limit", "identity", "store", "rules", "internal/candidate", "internal/pod"}}},
+		{root, room{house: []string{"limit", "identity", "store", "rules", "internal/candidate", "internal/pod", "internal/reservation"}}},
 
 		// The figures, for who wants them.
 		{"metrics", room{house: []string{root}, outside: []string{"github.com/prometheus/client_golang"}}},

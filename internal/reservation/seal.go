@@ -52,7 +52,7 @@ func derive(secret []byte, purpose string) []byte {
 func (s *Sealer) Seal(t *Token) (string, error) {
 	plain := t.appendPlain(nil)
 	if len(plain) > maxPlain {
-		return "", errLong
+		return "", ErrTooLong
 	}
 	if s.block == nil {
 		return base64.RawURLEncoding.EncodeToString(append([]byte{formPlain}, plain...)), nil
@@ -89,6 +89,9 @@ func (s *Sealer) Open(text string) (Token, error) {
 	}
 	return parse(plain)
 }
+
+// Fits reports whether Seal can write a token.
+func Fits(t *Token) bool { return len(t.appendPlain(nil)) <= maxPlain }
 
 func (s *Sealer) tag(plain []byte) []byte {
 	h := hmac.New(sha256.New, s.mac)

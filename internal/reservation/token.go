@@ -11,6 +11,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"slices"
 )
 
 // Bounds of a token. MaxText is what a client has to keep at most.
@@ -74,8 +75,8 @@ func In(id [16]byte, domain, rule, key string) (in [16]byte) {
 // errForm says that a text is no token.
 var errForm = errors.New("this is no reservation")
 
-// errLong says that a token would be too long for its client.
-var errLong = errors.New("the keys of the reservation are too long together: with the names of its rules they may have 12,000 bytes")
+// ErrTooLong says that a token would be too long for its client.
+var ErrTooLong = errors.New("the keys of the reservation are too long together: with the names of its rules they may have 12,000 bytes")
 
 // appendPlain appends the token's fields. A key that is that of the entry before is
 // written as "the same": most checks have one key.
@@ -107,6 +108,9 @@ func appendText(dst []byte, text string) []byte {
 
 // parse reads what appendPlain wrote, and nothing else.
 func parse(plain []byte) (t Token, err error) {
+	if len(plain) > maxPlain {
+		return Token{}, errForm
+	}
 	r := reader{rest: plain}
 	copy(t.ID[:], r.bytes(len(t.ID)))
 	t.TTLMS = r.number()
@@ -128,6 +132,9 @@ func parse(plain []byte) (t Token, err error) {
 			e.Key = r.text()
 		}
 		e.Cost = r.number()
+		if slices.ContainsFunc(t.Entries, func(o Entry) bool { return o.Rule == e.Rule && o.Key == e.Key }) {
+			return Token{}, errForm // a bucket is settled once
+		}
 		t.Entries = append(t.Entries, e)
 	}
 	if r.bad || len(r.rest) > 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -24,7 +25,7 @@ func sealer(t testing.TB, secret string) *reservation.Sealer {
 func token(keys ...string) *reservation.Token {
 	t := &reservation.Token{ID: reservation.Name("req-1"), TTLMS: 60_000, Domain: "llm"}
 	for i, key := range keys {
-		t.Entries = append(t.Entries, reservation.Entry{Rule: "tokens", Key: key, Cost: int64(i), Kind: reservation.Kind(i % 3)})
+		t.Entries = append(t.Entries, reservation.Entry{Rule: "tokens-" + strconv.Itoa(i), Key: key, Cost: int64(i), Kind: reservation.Kind(i % 3)})
 	}
 	return t
 }
@@ -33,9 +34,9 @@ func TestSealer_roundTrip(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		want := reservation.Token{TTLMS: rapid.Int64Range(0, 1<<53).Draw(r, "ttl"), Domain: rapid.String().Draw(r, "domain")}
 		copy(want.ID[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(r, "id"))
-		for range rapid.IntRange(1, 32).Draw(r, "entries") {
+		for i := range rapid.IntRange(1, 32).Draw(r, "entries") {
 			want.Entries = append(want.Entries, reservation.Entry{
-				Rule: rapid.StringN(0, 20, -1).Draw(r, "rule"), Key: rapid.SampledFrom([]string{"a", "b", "", "acct"}).Draw(r, "key"),
+				Rule: strconv.Itoa(i) + rapid.StringN(0, 20, -1).Draw(r, "rule"), Key: rapid.SampledFrom([]string{"a", "b", "", "acct"}).Draw(r, "key"),
 				Cost: rapid.Int64Range(0, 1<<53).Draw(r, "cost"), Kind: reservation.Kind(rapid.IntRange(0, 2).Draw(r, "kind")),
 			})
 		}
