@@ -233,9 +233,10 @@ func index(denied bool) int {
 	return 0
 }
 
-// reservedBefore reports whether an op spent nothing since it had before.
+// reservedBefore reports whether an op of a reservation spent nothing: it had before,
+// or its rule only shows what it would have said.
 func (s *scratch) reservedBefore(op int) bool {
-	return op < len(s.grants) && s.grants[op].Reserved == store.ReservedBefore
+	return s.ops[op].How == store.Peek || op < len(s.grants) && s.grants[op].Reserved == store.ReservedBefore
 }
 
 // adds reports whether an entry is counted whatever the check's verdict.
