@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/reservation"
@@ -46,7 +47,7 @@ func (l *Limiter) Commit(ctx context.Context, r Reservation, cost int64) (Settle
 	if err := realCost(cost, "/cost"); err != nil {
 		return Settled{}, err
 	}
-	return l.settle(ctx, r, store.Commit, func(string, int64) int64 { return cost })
+	return l.settle(ctx, r, store.Commit, realCosts{all: cost})
 }
 
 // CommitEach is Commit with a cost for each rule, by its id; a rule that is not named
@@ -57,17 +58,12 @@ func (l *Limiter) CommitEach(ctx context.Context, r Reservation, costs map[strin
 			return Settled{}, err
 		}
 	}
-	return l.settle(ctx, r, store.Commit, func(rule string, reserved int64) int64 {
-		if cost, named := costs[rule]; named {
-			return cost
-		}
-		return reserved
-	})
+	return l.settle(ctx, r, store.Commit, realCosts{each: costs, named: true})
 }
 
 // Cancel gives a reservation back. It can be repeated.
 func (l *Limiter) Cancel(ctx context.Context, r Reservation) (Settled, error) {
-	return l.settle(ctx, r, store.Cancel, func(string, int64) int64 { return 0 })
+	return l.settle(ctx, r, store.Cancel, realCosts{})
 }
 
 func realCost(cost int64, field string) error {
@@ -75,6 +71,24 @@ func realCost(cost int64, field string) error {
 		return &Error{Code: CodeInvalidCost, Field: field, Message: fmt.Sprintf("cost %d is no number of tokens from 0 to %d", cost, limit.MaxCost)}
 	}
 	return nil
+}
+
+// realCosts are what a request really cost: in all its rules alike, or where named by
+// rule, as much as was reserved where each has none.
+type realCosts struct {
+	all   int64
+	each  map[string]int64
+	named bool
+}
+
+func (c realCosts) of(rule string, reserved int64) int64 {
+	if !c.named {
+		return c.all
+	}
+	if cost, there := c.each[rule]; there {
+		return cost
+	}
+	return reserved
 }
 
 // settling is a Commit or a Cancel under way.
@@ -87,7 +101,7 @@ type settling struct {
 	left bool
 }
 
-func (l *Limiter) settle(ctx context.Context, r Reservation, how store.How, costOf func(rule string, reserved int64) int64) (Settled, error) {
+func (l *Limiter) settle(ctx context.Context, r Reservation, how store.How, costs realCosts) (Settled, error) {
 	if err := l.usable(ctx); err != nil {
 		return Settled{}, err
 	}
@@ -100,9 +114,12 @@ func (l *Limiter) settle(ctx context.Context, r Reservation, how store.How, cost
 	if err != nil {
 		return Settled{}, err
 	}
+	if err := costs.reserved(domain, &token); err != nil {
+		return Settled{}, err
+	}
 	var s settling
 	for i := range token.Entries {
-		s.add(domain, &token, &token.Entries[i], how, costOf, now)
+		s.add(domain, &token, &token.Entries[i], how, costs, now)
 	}
 	var grants []store.Grant
 	if len(s.ops) > 0 {
@@ -113,6 +130,19 @@ func (l *Limiter) settle(ctx context.Context, r Reservation, how store.How, cost
 	}
 	l.meter.settled(l.meter.viewOf(snapshot, now), &s, grants)
 	return s.answer(how, grants), nil
+}
+
+// reserved refuses costs of rules that the reservation does not have.
+func (c realCosts) reserved(domain *rules.Domain, token *reservation.Token) error {
+	for id := range c.each {
+		if !slices.ContainsFunc(token.Entries, func(e reservation.Entry) bool {
+			rule, _ := versionOf(domain, e.Rule)
+			return e.Rule == id || rule != nil && rule.ID() == id
+		}) {
+			return &Error{Code: CodeUnknownRule, Field: "/costs/" + id, Message: "the reservation has no rule " + quote(id)}
+		}
+	}
+	return nil
 }
 
 // validToken refuses what only a token made by somebody else can say.
@@ -127,12 +157,12 @@ func validToken(t *reservation.Token) bool {
 }
 
 // add adds the op that settles one entry, if its rule still counts.
-func (s *settling) add(domain *rules.Domain, token *reservation.Token, e *reservation.Entry, how store.How, costOf func(string, int64) int64, now time.Time) {
+func (s *settling) add(domain *rules.Domain, token *reservation.Token, e *reservation.Entry, how store.How, costs realCosts, now time.Time) {
 	rule, counts := versionOf(domain, e.Rule)
 	if rule == nil || rule.Action() != rules.ActionLimit {
 		return
 	}
-	cost := costOf(rule.ID(), e.Cost)
+	cost := costs.of(rule.ID(), e.Cost)
 	switch {
 	case e.Kind == reservation.Held:
 	case how == store.Cancel, e.Kind == reservation.Told && cost <= e.Cost:
