@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tallygate/tallygate/identity"
+	"github.com/tallygate/tallygate/internal/reservation"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/store"
 )
@@ -74,7 +75,7 @@ type ruleCells struct {
 	trials [2][2]int64
 	// newKeys are the entries that new keys beyond the rule's bound counted together.
 	newKeys      int64
-	reservations ReservationStats
+	reservations [reservation.Outcomes]int64
 }
 
 func newMeter(snapshot *rules.Snapshot, now time.Time) *meter {

@@ -311,23 +311,16 @@ func (c *ruleCells) add(o *ruleCells) {
 	c.failOpen += o.failOpen
 	c.failClosed += o.failClosed
 	c.newKeys += o.newKeys
-	c.reservations.add(&o.reservations)
+	addAll(c.reservations[:], o.reservations[:])
 	for i := range c.trials {
 		addAll(c.trials[i][:], o.trials[i][:])
 	}
 }
 
-func (r *ReservationStats) add(o *ReservationStats) {
-	r.Reserved += o.Reserved
-	r.Denied += o.Denied
-	r.Committed += o.Committed
-	r.Canceled += o.Canceled
-	r.Late += o.Late
-}
-
 func (c *ruleCells) stats(rule string) RuleStats {
 	r := RuleStats{Rule: rule, Spent: c.spent, Denied: c.denied, FailOpen: c.failOpen, FailClosed: c.failClosed}
-	r.NewKeysOverflowed, r.Reservations = c.newKeys, c.reservations
+	r.NewKeysOverflowed = c.newKeys
+	r.Reservations = ReservationStats{c.reservations[0], c.reservations[1], c.reservations[2], c.reservations[3], c.reservations[4]}
 	r.Trials = TrialStats{c.trials[0][0], c.trials[1][0], c.trials[0][1], c.trials[1][1]}
 	for o, outcome := range outcomes() {
 		for i, source := range Sources() {

@@ -27,7 +27,6 @@ func rooms() []namedRoom {
 		{"internal/load", room{outside: []string{"github.com/HdrHistogram/hdrhistogram-go"}}},
 		{"internal/algorithm", room{house: []string{"limit"}}},
 		{"internal/candidate", room{}},
-		{"internal/reservation", room{}},
 		{"internal/uplink", room{}},
 
 		// The contracts, and what stands on them alone.
@@ -35,6 +34,7 @@ func rooms() []namedRoom {
 		{"internal/pod", room{house: []string{"limit", "store", "internal/keyed"}}},
 		{"internal/breaker", room{house: []string{"limit", "store"}}},
 		{"rules", room{house: []string{"limit", "identity", "internal/spelling"}}},
+		{"internal/reservation", room{house: []string{"limit", "store", "rules"}}},
 		{"rules/yaml", room{house: []string{"rules", "limit"}, outside: []string{"github.com/goccy/go-yaml"}}},
 		{"storetest", room{house: []string{"limit", "store"}}},
 		{"storetest/history", room{house: []string{"limit", "store", "storetest"}, outside: []string{"github.com/anishathalye/porcupine"}}},

@@ -52,7 +52,7 @@ func derive(secret []byte, purpose string) []byte {
 func (s *Sealer) Seal(t *Token) (string, error) {
 	plain := t.appendPlain(nil)
 	if len(plain) > maxPlain {
-		return "", ErrTooLong
+		return "", errTooLong
 	}
 	if s.block == nil {
 		return base64.RawURLEncoding.EncodeToString(append([]byte{formPlain}, plain...)), nil
@@ -90,8 +90,8 @@ func (s *Sealer) Open(text string) (Token, error) {
 	return parse(plain)
 }
 
-// Fits reports whether Seal can write a token.
-func Fits(t *Token) bool { return len(t.appendPlain(nil)) <= maxPlain }
+// fits reports whether Seal can write a token.
+func (t *Token) fits() bool { return len(t.appendPlain(nil)) <= maxPlain }
 
 func (s *Sealer) tag(plain []byte) []byte {
 	h := hmac.New(sha256.New, s.mac)

@@ -1,6 +1,8 @@
 // Package reservation writes what is known of a reservation into a text that its
 // client keeps, so that any pod can settle it: pods share nothing but the store.
 //
+// A check becomes one of reservations by [Token.Hold], and its token is filled by what it
+// [Token.Took]; [Settle] makes the ops that settle it. Root and store do the asking.
 // A [Token] goes through [Sealer.Seal] to text and through [Sealer.Open] back. With a
 // secret the text tells nothing and cannot be made or changed by anybody without it;
 // without one it can be read and made by whoever knows the form. Everything here is
@@ -75,8 +77,8 @@ func In(id [16]byte, domain, rule, key string) (in [16]byte) {
 // errForm says that a text is no token.
 var errForm = errors.New("this is no reservation")
 
-// ErrTooLong says that a token would be too long for its client.
-var ErrTooLong = errors.New("the keys of the reservation are too long together: with the names of its rules they may have 12,000 bytes")
+// errTooLong says that a token would be too long for its client.
+var errTooLong = errors.New("the keys of the reservation are too long together: with the names of its rules they may have 12,000 bytes")
 
 // appendPlain appends the token's fields. A key that is that of the entry before is
 // written as "the same": most checks have one key.
