@@ -28,6 +28,7 @@ func mustReserve(t testing.TB, l *tallygate.Limiter, c tallygate.Check, id strin
 
 // mustSettle fails unless a call had that settlement.
 func mustSettle(t testing.TB, want tallygate.Settlement) func(tallygate.Settled, error) tallygate.Settled {
+	t.Helper()
 	return func(got tallygate.Settled, err error) tallygate.Settled {
 		t.Helper()
 		if err != nil || got.Settlement != want {

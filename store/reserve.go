@@ -71,26 +71,24 @@ func checkReservation(op *Op) error {
 // decideReservation does what an op asks of a reservation: a Reserve to the spent end
 // of its cell only, the others to both.
 func (c *memoryCall) decideReservation(step *memoryStep, op *Op) {
-	cell := step.cell
-	switch op.How {
-	case Reserve:
+	cell, id := step.cell, op.Reservation
+	if op.How == Reserve {
 		var held algorithm.Held
-		step.answer, held = cell.spent.AskReserve(c.now, op.Cost, op.Reservation)
-		if held == algorithm.HeldNow {
-			step.receipt = Receipt{ID: cell.spent.Reserve(c.now, op.Cost, op.TTLMS, op.Reservation), Cost: op.Cost}
+		if step.answer, held = cell.spent.AskReserve(c.now, op.Cost, id); held == algorithm.HeldNow {
+			step.receipt = Receipt{ID: cell.spent.Reserve(c.now, op.Cost, op.TTLMS, id), Cost: op.Cost}
 			cell.spentChanged = true
 		}
 		step.reserved = Reserved(held)
 		return
-	case Commit:
-		cell.kept.Commit(c.now, op.Cost, op.TTLMS, op.Reservation)
-		step.reserved = Reserved(cell.spent.Commit(c.now, op.Cost, op.TTLMS, op.Reservation))
-		cell.keptChanged = cell.keptChanged || step.reserved == ReservedNow || step.reserved == ReservedUnknown && op.Cost > 0
-	case Cancel:
-		cell.kept.Cancel(c.now, op.TTLMS, op.Reservation)
-		step.reserved = Reserved(cell.spent.Cancel(c.now, op.TTLMS, op.Reservation))
-		cell.keptChanged = cell.keptChanged || step.reserved == ReservedNow
 	}
+	settle := func(s *algorithm.State) algorithm.Held { return s.Cancel(c.now, op.TTLMS, id) }
+	if op.How == Commit {
+		settle = func(s *algorithm.State) algorithm.Held { return s.Commit(c.now, op.Cost, op.TTLMS, id) }
+	}
+	settle(&cell.kept)
+	step.reserved = Reserved(settle(&cell.spent))
+	late := step.reserved == ReservedUnknown && op.How == Commit && op.Cost > 0
+	cell.keptChanged = cell.keptChanged || step.reserved == ReservedNow || late
 	step.answer = algorithm.Answer{OK: true}
 }
 

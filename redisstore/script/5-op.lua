@@ -118,12 +118,12 @@ local function careful(records, on_spend, on_denial)
     end
     local kind = s:byte(23)
     local held
-    if kind and kind > 16 and LENGTH[kind - 16] then
+    if kind and kind > 16 then
       kind = kind - 16
       reserve = reserve or reserves()
-      held = reserve.read(s, LENGTH[kind] + 1)
+      held = LENGTH[kind] and reserve.read(s, LENGTH[kind] + 1)
     end
-    if not held and LENGTH[kind or 0] ~= #s then return nil, 'TALLY the key holds something else' end
+    if not held and (LENGTH[kind or 0] ~= #s or kind ~= s:byte(23)) then return nil, 'TALLY the key holds something else' end
     if kind > 2 then
       window = window or windows()
       local st = { kind = kind, n = numbers(sub(s, 1, 22), kind), prev = 0, held = held }
