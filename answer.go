@@ -61,6 +61,10 @@ func (a *EntryVerdict) read(g *store.Grant, numbers *limit.Limit) {
 	}
 	switch {
 	case g.OK:
+	case g.Reserved == store.ReservedSettled:
+		a.Allow, a.Reason = false, ReasonSettled
+	case g.Reserved == store.ReservedTooMany && !g.Never:
+		a.Allow, a.Reason, a.RetryMS = false, ReasonTooManyReservations, g.RetryMS
 	case g.Never:
 		a.Allow, a.Reason = false, ReasonCostExceed
 	default:
@@ -124,7 +128,7 @@ func (v *Verdict) conclude() {
 // wait is how long a denied entry keeps a request waiting: for ever where no
 // waiting helps.
 func (a *EntryVerdict) wait() int64 {
-	if a.Reason != ReasonOverLimit {
+	if a.Reason != ReasonOverLimit && a.Reason != ReasonTooManyReservations {
 		return math.MaxInt64
 	}
 	return a.RetryMS

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/pod"
+	"github.com/tallygate/tallygate/internal/reservation"
 	"github.com/tallygate/tallygate/limit"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/store"
@@ -36,6 +37,10 @@ type scratch struct {
 	otherTerms  []pod.Terms
 	otherGrants []store.Grant
 	onTrial     bool // some entry's rule has a candidate
+	// token is of a reservation that the check makes, nil otherwise; told says that the
+	// store surely was not reached.
+	token *reservation.Token
+	told  bool
 	// looks says that the check is explained, not decided.
 	looks bool
 	// nowMS is when the check was made, where one is counted by the pod's clock.

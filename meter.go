@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tallygate/tallygate/identity"
+	"github.com/tallygate/tallygate/internal/reservation"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/store"
 )
@@ -73,7 +74,8 @@ type ruleCells struct {
 	// trials are what the rule and its candidate said, by 1 for a denial.
 	trials [2][2]int64
 	// newKeys are the entries that new keys beyond the rule's bound counted together.
-	newKeys int64
+	newKeys      int64
+	reservations [reservation.Outcomes]int64
 }
 
 func newMeter(snapshot *rules.Snapshot, now time.Time) *meter {
@@ -191,7 +193,9 @@ func (t *stripe) entries(s *scratch, v *Verdict) (from int) {
 		case !v.Allow && !(e.Counted && s.adds(asked)):
 			outcome = outcomeUnspent
 		case e.Counted:
-			c.spent += asked.cost
+			if asked.op == none || !s.reservedBefore(asked.op) {
+				c.spent += asked.cost
+			}
 		case v.Degraded != "" && asked.op != none && !e.Shadow:
 			c.failOpen++
 		}
@@ -228,6 +232,12 @@ func index(denied bool) int {
 		return 1
 	}
 	return 0
+}
+
+// reservedBefore reports whether an op of a reservation spent nothing: it had before,
+// or its rule only shows what it would have said.
+func (s *scratch) reservedBefore(op int) bool {
+	return s.ops[op].How == store.Peek || op < len(s.grants) && s.grants[op].Reserved == store.ReservedBefore
 }
 
 // adds reports whether an entry is counted whatever the check's verdict.

@@ -58,6 +58,10 @@ const (
 	ReasonNoRule     Reason = "no_rule"
 	ReasonTimeout    Reason = "store_timeout"
 	ReasonNoStore    Reason = "store_unavailable"
+	// ReasonTooManyReservations: the bucket has as many open ones as it can.
+	// ReasonSettled: the reservation was committed or canceled before.
+	ReasonTooManyReservations Reason = "too_many_reservations"
+	ReasonSettled             Reason = "reservation_settled"
 )
 
 // Source says where an answer came from.

@@ -2,6 +2,9 @@
 // run it.
 //
 //	POST /v1/ratelimit:check   a check or a batch of them; a denial is 200 too
+//	POST /v1/ratelimit:reserve a check whose cost is an estimate, set aside
+//	POST /v1/ratelimit:commit  what it really cost
+//	POST /v1/ratelimit:cancel  nothing of it was used
 //	GET  /healthz              the process lives
 //	GET  /readyz               rules are loaded and it is not stopping
 //	GET  /version              what runs
@@ -35,7 +38,8 @@ type Decider interface {
 
 // Config says what a [Server] serves and how.
 type Config struct {
-	// Limiter decides. Required.
+	// Limiter decides. Required. One that is a Reserver and a Committer as well, as the
+	// library's is, also serves reservations.
 	Limiter Decider
 	// Ready says whether rules were loaded once. Nil means always.
 	Ready func() bool
@@ -71,16 +75,18 @@ const (
 
 // Server answers HTTP. Create it with [New]; safe for concurrent use.
 type Server struct {
-	limiter     Decider
-	ready       func() bool
-	authorize   func(token string) bool
-	tls         *tls.Config
-	style       headers.Style
-	maxInflight int64
-	drain       time.Duration
-	finish      time.Duration
-	version     Version
-	http        *http.Server
+	limiter Decider
+	// reservations is nil where the limiter has none.
+	reservations reservations
+	ready        func() bool
+	authorize    func(token string) bool
+	tls          *tls.Config
+	style        headers.Style
+	maxInflight  int64
+	drain        time.Duration
+	finish       time.Duration
+	version      Version
+	http         *http.Server
 
 	inflight  atomic.Int64
 	shed      atomic.Int64
@@ -112,6 +118,7 @@ func New(config Config) (*Server, error) {
 		version:     config.Version,
 		contentJSON: []string{"application/json"},
 	}
+	s.reservations, _ = config.Limiter.(reservations)
 	if s.ready == nil {
 		s.ready = func() bool { return true }
 	}
@@ -150,6 +157,11 @@ func (s *Server) Shed() int64 { return s.shed.Load() }
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/v1/ratelimit:check", s.check)
+	if s.reservations != nil {
+		mux.HandleFunc("/v1/ratelimit:reserve", s.reserve)
+		mux.HandleFunc("/v1/ratelimit:commit", s.commit)
+		mux.HandleFunc("/v1/ratelimit:cancel", s.cancel)
+	}
 	mux.HandleFunc("/healthz", s.healthz)
 	mux.HandleFunc("/readyz", s.readyz)
 	mux.HandleFunc("/version", s.versionz)
