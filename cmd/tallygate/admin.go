@@ -21,7 +21,6 @@ import (
 	"github.com/tallygate/tallygate/internal/admin"
 	"github.com/tallygate/tallygate/internal/admin/token"
 	"github.com/tallygate/tallygate/internal/rulestore"
-	"github.com/tallygate/tallygate/internal/server"
 	"github.com/tallygate/tallygate/internal/tlsfiles"
 	"github.com/tallygate/tallygate/metrics"
 )
@@ -34,7 +33,7 @@ const (
 
 // startGoverning starts what is beside the checks of a server: its control plane, if
 // the rules are here, its reports, and the admin port. stop ends all of it.
-func (m *Main) startGoverning(ctx context.Context, v *values, pod string, f *followed, limiter *tallygate.Limiter, srv *server.Server, tokens *token.File, log *slog.Logger, stdout io.Writer) (stop func(), err error) {
+func (m *Main) startGoverning(ctx context.Context, v *values, pod string, f *followed, limiter *tallygate.Limiter, d *doors, tokens *token.File, log *slog.Logger, stdout io.Writer) (stop func(), err error) {
 	var stops []func()
 	stop = func() {
 		for _, stop := range slices.Backward(stops) {
@@ -43,7 +42,7 @@ func (m *Main) startGoverning(ctx context.Context, v *values, pod string, f *fol
 	}
 	cfg := m.adminConfig(tokens, log)
 	cfg.Looker, cfg.Resetter, cfg.Alone = limiter, limiter, v.String("store") == "memory"
-	cfg.Metrics = scrapes(log, metrics.NewCollector(limiter), metrics.NewShedCollector(srv.Shed))
+	cfg.Metrics = scrapes(log, metrics.NewCollector(limiter), metrics.NewShedCollector(d.shed), metrics.NewRLSCollector(rlsCounts(d.rls)))
 	sink := f.reports
 	if f.store == nil {
 		elsewhere(&cfg, v.String("rules"), f)

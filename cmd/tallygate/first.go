@@ -11,10 +11,17 @@ import (
 )
 
 // announce says on stdout where serve answers; on a first start also what to try.
-func (m *Main) announce(v *values, addr net.Addr, snapshot *rules.Snapshot, first bool, out io.Writer) {
-	base := "http://" + reachable(addr)
+func (m *Main) announce(v *values, d *doors, snapshot *rules.Snapshot, first bool, out io.Writer) {
+	scheme := "http://"
+	if v.String("http-cert-file") != "" {
+		scheme = "https://"
+	}
+	base := scheme + reachable(d.httpListener.Addr())
 	_, _ = fmt.Fprintf(out, "tallygate answers on %s (store %s, %s from %s)\n",
 		base, maskURL(v.String("store")), count(len(snapshot.Rules()), "rule"), maskURL(v.String("rules")))
+	if d.rlsListener != nil {
+		_, _ = fmt.Fprintf(out, "Envoy's rate limit service on %s (gRPC)\n", d.rlsListener.Addr())
+	}
 	if !first {
 		return
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/tallygate/tallygate/internal/fleet"
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/rules"
-	"github.com/tallygate/tallygate/rules/yaml"
 )
 
 // followed is the rules that a pod works from, and what feeds them.
@@ -67,12 +66,12 @@ func (m *Main) watchRules(ctx context.Context, v *values, log *slog.Logger) (f *
 	if remoteRules(where) {
 		return f, m.watchControl(ctx, v, f, log)
 	}
-	if f.store, err = m.openFollowed(ctx, where, log); err != nil {
+	if f.store, err = m.openFollowed(ctx, v, log); err != nil {
 		return f, err
 	}
 	f.onClose(f.store.close)
-	if path, ok := strings.CutPrefix(where, fileScheme); ok { // itself, so that problems name lines
-		f.Watcher, err = f.startWatcher(ctx, yaml.File(path), 0, log)
+	if source := sourceOf(v); source != nil { // itself, so that problems name lines
+		f.Watcher, err = f.startWatcher(ctx, source, 0, log)
 		if err == nil {
 			f.onClose(f.Watcher.Close)
 		}
@@ -95,12 +94,12 @@ func (m *Main) watchRules(ctx context.Context, v *values, log *slog.Logger) (f *
 
 // openFollowed opens a database or file of rules to follow. A database on another
 // machine may be away.
-func (m *Main) openFollowed(ctx context.Context, where string, log *slog.Logger) (*ruleStore, error) {
-	open := func(ctx context.Context) (*ruleStore, error) { return openRuleStore(ctx, where, m.now, log) }
-	if strings.HasPrefix(where, sqliteScheme) || strings.HasPrefix(where, fileScheme) {
-		return open(ctx)
+func (m *Main) openFollowed(ctx context.Context, v *values, log *slog.Logger) (*ruleStore, error) {
+	open := func(ctx context.Context) (*ruleStore, error) { return openRuleStore(ctx, v, m.now, log) }
+	if strings.HasPrefix(v.String("rules"), "postgres") {
+		return connectRules(ctx, log, open), nil
 	}
-	return connectRules(ctx, log, open), nil
+	return open(ctx)
 }
 
 // watchControl follows a control plane.

@@ -57,6 +57,9 @@ func (m *Main) onStore(cmd *cobra.Command, env []string, there bool, run func(*r
 	if path, ok := strings.CutPrefix(where, fileScheme); ok {
 		return usagef("the rules are in the file %s: edit it, and check it with tallygate rules lint; this command is for --rules sqlite:… and postgres://…", path)
 	}
+	if path, ok := strings.CutPrefix(where, envoyScheme); ok {
+		return usagef("the rules are made of the files in %s: edit those; tallygate rules import envoy-ratelimit shows what becomes of them", path)
+	}
 	if path, ok := strings.CutPrefix(where, sqliteScheme); ok && there && missing(path) {
 		return fmt.Errorf("there is no database %s (--rules names another)", path)
 	}

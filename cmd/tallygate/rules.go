@@ -30,6 +30,7 @@ func (m *Main) rulesCommand(env []string) *cobra.Command {
 	addOutput(lint)
 	group.AddCommand(lint)
 	group.AddCommand(m.recordCommands(env)...)
+	group.AddCommand(importCommand(env))
 	return group
 }
 

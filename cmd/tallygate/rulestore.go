@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/envoyconfig"
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/internal/rulestore/file"
 	"github.com/tallygate/tallygate/internal/rulestore/postgres"
@@ -20,6 +21,7 @@ import (
 // The forms of the setting rules.
 const (
 	fileScheme   = "file:"
+	envoyScheme  = "envoy:"
 	sqliteScheme = "sqlite:"
 	// legacyFile is the rules file of earlier versions in the working folder, taken
 	// over once.
@@ -51,10 +53,11 @@ type ruleBook interface { //nolint:interfacebloat // it is all that a database o
 	rulestore.Auditor
 }
 
-// openRuleStore opens the database or file that the setting names.
-func openRuleStore(ctx context.Context, where string, now func() time.Time, log *slog.Logger) (*ruleStore, error) {
-	if path, ok := strings.CutPrefix(where, fileScheme); ok {
-		s := file.New(file.Config{Path: path, Now: now})
+// openRuleStore opens the database or file that the settings name.
+func openRuleStore(ctx context.Context, v *values, now func() time.Time, log *slog.Logger) (*ruleStore, error) {
+	where := v.String("rules")
+	if source := sourceOf(v); source != nil {
+		s := file.New(file.Config{Source: source, Now: now})
 		return &ruleStore{ruleBook: s, hints: s, close: func() error { return nil }}, nil
 	}
 	if path, ok := strings.CutPrefix(where, sqliteScheme); ok {
@@ -71,6 +74,19 @@ func openRuleStore(ctx context.Context, where string, now func() time.Time, log 
 	return &ruleStore{ruleBook: s.DB, hints: s.DB, close: s.Close}, nil
 }
 
+// sourceOf is what reads the rules of the settings where they are files; else nil.
+func sourceOf(v *values) rules.Source {
+	where := v.String("rules")
+	if path, ok := strings.CutPrefix(where, fileScheme); ok {
+		return yaml.File(path)
+	}
+	if path, ok := strings.CutPrefix(where, envoyScheme); ok {
+		read, options := envoyOptions(v)
+		return envoyconfig.NewSource(envoyconfig.SourceConfig{Path: path, Read: read, Options: options})
+	}
+	return nil
+}
+
 // remoteRules reports whether the rules are behind a control plane.
 func remoteRules(where string) bool {
 	return strings.HasPrefix(where, "http://") || strings.HasPrefix(where, "https://")
@@ -83,14 +99,14 @@ func openBook(ctx context.Context, v *values, now func() time.Time) (*ruleStore,
 	if remoteRules(where) {
 		return openRemote(v, where)
 	}
-	return openRuleStore(ctx, where, now, slog.New(slog.DiscardHandler))
+	return openRuleStore(ctx, v, now, slog.New(slog.DiscardHandler))
 }
 
 // readRules reads the rules of a setting once, for a command that only looks.
 func readRules(ctx context.Context, v *values) (rules.Set, rules.Problems, error) {
 	where := v.String("rules")
-	if path, ok := strings.CutPrefix(where, fileScheme); ok {
-		set, problems, _, err := yaml.File(path).Load(ctx)
+	if source := sourceOf(v); source != nil {
+		set, problems, _, err := source.Load(ctx)
 		return set, problems, err
 	}
 	if path, ok := strings.CutPrefix(where, sqliteScheme); ok && missing(path) {
@@ -148,10 +164,10 @@ func firstRules(ctx context.Context, store *ruleStore, log *slog.Logger) (exampl
 
 // rulesURL checks the setting rules.
 func rulesURL(value string) error {
-	for _, scheme := range []string{sqliteScheme, fileScheme, "postgres://", "postgresql://", "http://", "https://"} {
+	for _, scheme := range []string{sqliteScheme, fileScheme, envoyScheme, "postgres://", "postgresql://", "http://", "https://"} {
 		if rest, ok := strings.CutPrefix(value, scheme); ok && rest != "" {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is none of sqlite:PATH, file:PATH, postgres://…, https://…", maskURL(value))
+	return fmt.Errorf("%q is none of sqlite:PATH, file:PATH, envoy:DIR, postgres://…, https://…", maskURL(value))
 }

@@ -31,6 +31,8 @@ type Main struct {
 	Listening func(address string)
 	// AdminListening is called with the address of the admin port, before that.
 	AdminListening func(address string)
+	// GRPCListening is called with the address of Envoy's rate limit service.
+	GRPCListening func(address string)
 	// ReportEvery is the time between two reports of a pod; 0 means 10 s.
 	ReportEvery time.Duration
 }

@@ -6,17 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tallygate/tallygate"
-	"github.com/tallygate/tallygate/internal/admin/token"
-	"github.com/tallygate/tallygate/internal/headers"
-	"github.com/tallygate/tallygate/internal/server"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -66,7 +61,7 @@ func (m *Main) serve(ctx context.Context, v *values, stdout, stderr io.Writer) (
 
 	limiter, err := tallygate.New(tallygate.Config{
 		Rules: watcher.Watcher, Store: counts, Deadline: v.Duration("store-deadline"),
-		Pod: pod, ShowKey: showKey(v), Now: watcher.now, Log: log,
+		Pod: pod, ShowKey: showKey(v), ReservationSecret: []byte(v.String("key-hash")), Now: watcher.now, Log: log,
 	})
 	if err != nil {
 		return err
@@ -79,67 +74,26 @@ func (m *Main) serve(ctx context.Context, v *values, stdout, stderr io.Writer) (
 	}
 	defer leave()
 
-	srv, err := newServer(v, limiter, tokens, log)
+	doors, err := m.openDoors(ctx, v, watcher, limiter, tokens, log)
 	if err != nil {
 		return err
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", v.String("http"))
+	stopAdmin, err := m.startGoverning(ctx, v, pod, watcher, limiter, doors, tokens, log, stdout)
 	if err != nil {
-		return fmt.Errorf("%w; --http (TALLYGATE_HTTP) sets another address", err)
-	}
-	stopAdmin, err := m.startGoverning(ctx, v, pod, watcher, limiter, srv, tokens, log, stdout)
-	if err != nil {
-		return errors.Join(err, listener.Close())
+		return errors.Join(err, doors.closeListeners())
 	}
 	defer stopAdmin() // last of all listeners, so that a stop can be watched
-	m.announce(v, listener.Addr(), watcher.Snapshot(), watcher.first, stdout)
-	return m.run(ctx, srv, listener, watcher.Watcher, log)
-}
-
-// newServer makes the HTTP server of the settings.
-func newServer(v *values, limiter *tallygate.Limiter, tokens *token.File, log *slog.Logger) (*server.Server, error) {
-	secure, err := listenerTLS(v, "http", log)
-	if err != nil {
-		return nil, err
-	}
-	var authorize func(string) bool
-	if v.Bool("http-token-required") {
-		authorize = func(shown string) bool {
-			t, ok := tokens.Find(shown)
-			return ok && (t.Role == token.Check || t.Role == token.Admin)
-		}
-	}
-	reset, err := headers.ParseReset(v.String("reset-style"))
-	if err != nil {
-		return nil, err
-	}
-	ietf, err := headers.ParseIETF(v.String("ietf-headers"))
-	if err != nil {
-		return nil, err
-	}
-	return server.New(server.Config{
-		Limiter: limiter,
-		// The watcher has started, so rules were loaded before anything listens.
-		Ready:       nil,
-		Authorize:   authorize,
-		TLS:         secure,
-		Style:       headers.Style{Reset: reset, IETF: ietf, Jitter: v.Float64("retry-jitter"), Rand: rand.Float64},
-		MaxInflight: v.Int("max-inflight"),
-		Drain:       v.Duration("drain"),
-		Version:     version(),
-		Log:         log,
-	})
+	m.announce(v, doors, watcher.Snapshot(), watcher.first, stdout)
+	return m.run(ctx, doors, watcher.Watcher, log)
 }
 
 // run serves until ctx ends or a signal stops it.
-func (m *Main) run(ctx context.Context, srv *server.Server, listener net.Listener, watcher *rules.Watcher, log *slog.Logger) error {
+func (m *Main) run(ctx context.Context, doors *doors, watcher *rules.Watcher, log *slog.Logger) error {
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan error, 1)
-	go func() { done <- srv.Serve(serving, listener) }()
-	if m.Listening != nil {
-		m.Listening(listener.Addr().String())
-	}
+	go func() { done <- doors.serve(serving) }()
+	m.tellListening(doors)
 	stopping := false
 	for {
 		select {
@@ -150,7 +104,7 @@ func (m *Main) run(ctx context.Context, srv *server.Server, listener net.Listene
 		case signal := <-m.Signals:
 			if stopping {
 				log.Warn("stopping at once")
-				return errors.Join(errors.New("stopped before all requests were answered"), srv.Close(), <-done)
+				return errors.Join(errors.New("stopped before all requests were answered"), doors.close(), <-done)
 			}
 			log.Info("stopping; once more stops at once", "signal", signal.String())
 			stopping = true

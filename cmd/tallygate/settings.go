@@ -36,6 +36,7 @@ const (
 	looking   // at the store
 	governing // rules list, apply and the like
 	operating // through the control plane: pods, usage and the like
+	importing // rules of other systems
 
 	// answering are those that answer, calling those that call the control plane.
 	answering = serving | controlling
@@ -52,13 +53,28 @@ func settings() []setting {
 		{name: "http-key-file", flag: serving, help: "key of that certificate (PEM)"},
 		{name: "http-client-ca-file", flag: serving, help: "authorities whose certificates clients of the check API must show (PEM)"},
 		{name: "http-token-required", fallback: "false", flag: serving, valid: truth, toggle: true, help: "answer checks only with a token of role check or admin of tokens-file"},
+		{name: "grpc", fallback: ":8081", flag: serving, valid: addressOrSocket, help: "address of Envoy's rate limit service (gRPC), or unix:PATH; empty for none"},
+		{name: "grpc-cert-file", flag: serving, help: "certificate of the gRPC port (PEM), read again when it changes"},
+		{name: "grpc-key-file", flag: serving, help: "key of that certificate (PEM)"},
+		{name: "grpc-client-ca-file", flag: serving, help: "authorities whose certificates clients of the gRPC port must show (PEM)"},
+		{name: "grpc-reflection", fallback: "false", flag: serving, valid: truth, toggle: true, help: "let gRPC clients ask which services there are"},
+		{name: "rls-per-descriptor", fallback: "false", flag: serving, valid: truth, toggle: true, help: "decide and charge each descriptor by itself, instead of all or none of a request"},
+		{name: "rls-error-on-failure", fallback: "false", flag: serving, valid: truth, toggle: true, help: "answer UNAVAILABLE, not OVER_LIMIT, where a rule that fails closed had no answer of the store"},
+		{name: "rls-headers", fallback: "false", flag: serving, valid: truth, toggle: true, help: "add response headers of ours; Envoy can make its own"},
+		{name: "rls-body", fallback: "false", flag: serving, valid: truth, toggle: true, help: "add a problem document as the body of denied requests"},
+		{name: "rls-metadata", fallback: "false", flag: serving, valid: truth, toggle: true, help: "add dynamic metadata that says which rule denied"},
 		{name: "admin", fallback: "127.0.0.1:8090", flag: answering, valid: addressOrNone, help: "address of the admin API and /metrics; without tokens-file on this machine only; empty for none"},
 		{name: "admin-cert-file", flag: answering, help: "certificate of the admin port (PEM), read again when it changes"},
 		{name: "admin-key-file", flag: answering, help: "key of that certificate (PEM)"},
 		{name: "admin-client-ca-file", flag: answering, help: "authorities whose certificates clients of the admin port must show (PEM)"},
 		{name: "tokens-file", flag: answering, help: "file of tokens and what each may do (tallygate token new), read again when it changes"},
 
-		{name: "rules", fallback: "sqlite:tallygate.db", flag: answering | looking | governing, valid: rulesURL, help: "where the rules are: sqlite:PATH, postgres://user@host/database, file:PATH, https://control-plane"},
+		{name: "rules", fallback: "sqlite:tallygate.db", flag: answering | looking | governing, valid: rulesURL, help: "where the rules are: sqlite:PATH, postgres://user@host/database, file:PATH, envoy:DIR, https://control-plane"},
+		{name: "envoy-algorithm", fallback: "fixed_window", flag: serving | importing, valid: oneOf("fixed_window", "sliding_window", "token_bucket"), help: "how limits of envoyproxy/ratelimit's configuration count"},
+		{name: "envoy-merge-domains", fallback: "false", flag: serving | importing, valid: truth, toggle: true, help: "let several of its files add to one domain, as MERGE_DOMAIN_CONFIG does"},
+		{name: "envoy-calendar-windows", fallback: "false", flag: serving | importing, valid: truth, toggle: true, help: "make its weeks and months those of the calendar, not 7 and 30 days"},
+		{name: "envoy-quota-shadow", fallback: "false", flag: serving | importing, valid: truth, toggle: true, help: "never enforce its limits with quota_mode"},
+		{name: "envoy-domain", flag: serving | importing, help: "take this domain of its files only"},
 		{name: "snapshot-file", fallback: "tallygate-snapshot.json", flag: serving, help: "where the last good rules of postgres:// or https:// are kept, to start without them; empty for nowhere"},
 		{name: "control", fallback: "http://127.0.0.1:8090", flag: operating, valid: httpURL, help: "base URL of the control plane, or of the admin port of a server"},
 		{name: "token", secret: true, flag: nowhere, help: "token to show the control plane, or the server of check"},
@@ -115,6 +131,17 @@ func address(value string) error {
 		return fmt.Errorf("%q has no port from 0 to 65535", value)
 	}
 	return nil
+}
+
+// socketScheme begins the path of a Unix socket.
+const socketScheme = "unix:"
+
+// addressOrSocket takes an address, the path of a Unix socket, or none.
+func addressOrSocket(value string) error {
+	if path, ok := strings.CutPrefix(value, socketScheme); ok && path != "" {
+		return nil
+	}
+	return addressOrNone(value)
 }
 
 // addressOrNone takes an address, or none.

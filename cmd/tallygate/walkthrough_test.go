@@ -109,6 +109,9 @@ func walk(t *testing.T, path, section string, s *service, env []string) {
 	for _, b := range doc {
 		if b.lang == "yaml" {
 			name, _, _ := strings.Cut(strings.TrimPrefix(b.text, "# "), "\n")
+			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+				t.Fatal(err)
+			}
 			write(t, name, b.text)
 			continue
 		}
@@ -184,4 +187,14 @@ func TestWalkthrough_rules(t *testing.T) {
 	s := serveAt(t)
 	admin := "http://" + s.admin
 	walk(t, doc, "## A change from start to end", s, []string{"TALLYGATE_RULES=" + admin, "TALLYGATE_CONTROL=" + admin, "TALLYGATE_SERVER=" + s.url})
+}
+
+// What the document on migrating shows is what happens.
+func TestWalkthrough_migrating(t *testing.T) {
+	doc, err := filepath.Abs("../../docs/migrating-from-envoy-ratelimit.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	walk(t, doc, "# Coming from envoyproxy/ratelimit", nil, nil)
 }

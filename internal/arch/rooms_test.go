@@ -103,7 +103,7 @@ func rooms() []namedRoom {
 
 		{"cmd/tallygate", room{
 			house: []string{
-				root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/spelling", "internal/tlsfiles",
+				root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/spelling", "internal/tlsfiles", "internal/envoyconfig", "internal/rls",
 				"internal/admin", "internal/admin/api", "internal/admin/token", "internal/fleet",
 				"internal/rulestore", "internal/rulestore/feed", "internal/rulestore/file", "internal/rulestore/kept", "internal/rulestore/postgres", "internal/rulestore/remote", "internal/rulestore/sqlite",
 				"internal/server", "internal/sim", "internal/sim/scenario", "internal/sim/scenarios",

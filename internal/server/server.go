@@ -46,6 +46,9 @@ type Config struct {
 	// Authorize says whether a bearer token may ask for checks; it is called for each
 	// request, "" for one without. Nil means that anybody may.
 	Authorize func(token string) bool
+	// JSON answers POST /json, the twin of Envoy's rate limit service; nil means that
+	// there is none.
+	JSON http.Handler
 	// TLS has the server speak TLS; nil means plain HTTP.
 	TLS *tls.Config
 	// Style is how client headers are written.
@@ -80,6 +83,7 @@ type Server struct {
 	reservations reservations
 	ready        func() bool
 	authorize    func(token string) bool
+	json         http.Handler
 	tls          *tls.Config
 	style        headers.Style
 	maxInflight  int64
@@ -110,6 +114,7 @@ func New(config Config) (*Server, error) {
 		limiter:     config.Limiter,
 		ready:       config.Ready,
 		authorize:   config.Authorize,
+		json:        config.JSON,
 		tls:         config.TLS,
 		style:       config.Style,
 		maxInflight: int64(config.MaxInflight),
@@ -165,6 +170,9 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("/healthz", s.healthz)
 	mux.HandleFunc("/readyz", s.readyz)
 	mux.HandleFunc("/version", s.versionz)
+	if s.json != nil {
+		mux.Handle("/json", s.json)
+	}
 	mux.HandleFunc("/", s.notFound)
 	return mux
 }

@@ -1,4 +1,4 @@
-// Package file serves a rules file as rules of record that nobody writes through
+// Package file serves a rules file, or a folder of them, as rules of record that nobody writes through
 // an API: the file is edited, and read again within a second. It has no history
 // and no audit; who kept the file's versions has them.
 package file
@@ -12,7 +12,6 @@ import (
 
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/rules"
-	"github.com/tallygate/tallygate/rules/yaml"
 )
 
 // Every is how often the file is looked at.
@@ -20,8 +19,8 @@ const Every = time.Second
 
 // Config says what to serve.
 type Config struct {
-	// Path is the file. Required.
-	Path string
+	// Source reads the file. Required.
+	Source rules.Source
 	// Every is the time between two looks; 0 means Every.
 	Every time.Duration
 	// Now is the clock that overrides end by; nil means time.Now.
@@ -43,7 +42,7 @@ type lines struct {
 	now   func() time.Time
 
 	mu      sync.Mutex // guards what follows
-	source  *yaml.Source
+	source  rules.Source
 	version rules.Version
 	set     rulestore.Set
 	before  rulestore.Set // what the file said before
@@ -57,7 +56,7 @@ func New(cfg Config) *Store {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Store{file: &lines{every: cfg.Every, now: cfg.Now, source: yaml.File(cfg.Path)}}
+	s := &Store{file: &lines{every: cfg.Every, now: cfg.Now, source: cfg.Source}}
 	s.ReadOnly = rulestore.ReadOnly{
 		Reader: s.file,
 		Why:    "the rules are in a file: edit it, it is read again within a second; to change rules through the API start with --rules sqlite:… or postgres://…",

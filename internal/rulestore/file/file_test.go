@@ -10,6 +10,7 @@ import (
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/internal/rulestore/file"
 	"github.com/tallygate/tallygate/internal/rulestore/wire"
+	"github.com/tallygate/tallygate/rules/yaml"
 )
 
 const (
@@ -39,7 +40,7 @@ func open(t *testing.T, text string) (book, func(string)) {
 		}
 	}
 	write(text)
-	return file.New(file.Config{Path: path, Every: 2 * time.Millisecond}), write
+	return file.New(file.Config{Source: yaml.File(path), Every: 2 * time.Millisecond}), write
 }
 
 func whole(t *testing.T, s book) rulestore.Set {
