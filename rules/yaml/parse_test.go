@@ -82,7 +82,7 @@ func TestParseSkipsFaultyRulesAlone(t *testing.T) {
 		{"twice", "    rate: 1\n    rate: 2", `10:5: rule "bad": rate: is given twice; keep one`},
 		{"inside match", "    match: {plan: 5}", `9:19: rule "bad": match.plan: 5 is not a text; put it in quotes`},
 		{"inside identity", "    identity:\n      - a\n      - true", `11:9: rule "bad": identity[1]: true is not a text; put it in quotes`},
-		{"later", "    priority: 1", `9:5: rule "bad": priority: not supported yet; remove it`},
+		{"later", "    regions: {a: 0.5}", `9:5: rule "bad": regions: not supported yet; remove it`},
 		{"missing fields", "    algorithm: token_bucket\n    match: {a: b}\n    identity: k", "8:5: rule \"bad\": rate: missing; token_bucket needs it"},
 		{"whole rule", "    match: {a: '*'}\n    action: deny", `9:5: rule "bad": match: covers every route; name what it is for, or say covers_all: true`},
 	} {
