@@ -48,7 +48,7 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request) {
 		s.inflight.Add(-1)
 		s.shed.Add(1)
 		s.writeProblem(w, &tallygate.Error{
-			Code:    codeOverloaded,
+			Code:    tallygate.CodeOverloaded,
 			Message: fmt.Sprintf("more than %d checks are in flight", s.maxInflight),
 		})
 		return
