@@ -103,26 +103,24 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request) {
 }
 
 // denyStatus reads which status stands for every refusal; 0 where each has its own.
+// Other parameters are passed over: Caddy appends the client's query unless it is told
+// not to.
 func denyStatus(query string) (int, error) {
 	values, err := url.ParseQuery(query)
-	if err != nil {
-		return 0, fault("", "the query is malformed")
-	}
-	for name, list := range values {
-		switch {
-		case name != "deny_status":
-			return 0, fault("", "there is no parameter %.40q; there is deny_status", name)
-		case len(list) > 1:
-			return 0, fault("", "deny_status is there more than once; send it once")
-		}
-	}
-	switch text := values.Get("deny_status"); text {
-	case "":
+	list := values["deny_status"]
+	switch {
+	case len(list) == 0:
 		return 0, nil
+	case err != nil:
+		return 0, fault("", "the query is malformed")
+	case len(list) > 1:
+		return 0, fault("", "deny_status is there more than once; send it once")
+	}
+	switch list[0] {
 	case "401", "403", "429":
-		return strconv.Atoi(text)
+		return strconv.Atoi(list[0])
 	default:
-		return 0, fault("", "deny_status %.40q is none of 401, 403 and 429, the statuses that gateways take for a refusal", text)
+		return 0, fault("", "deny_status %.40q is none of 401, 403 and 429, the statuses that gateways take for a refusal", list[0])
 	}
 }
 
