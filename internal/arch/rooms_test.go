@@ -28,6 +28,7 @@ func rooms() []namedRoom {
 		{"internal/algorithm", room{house: []string{"limit"}}},
 		{"internal/candidate", room{}},
 		{"internal/uplink", room{}},
+		{"internal/pressure", room{}},
 
 		// The contracts, and what stands on them alone.
 		{"store", room{house: []string{"limit", "internal/algorithm", "internal/keyed"}}},
@@ -60,7 +61,8 @@ func rooms() []namedRoom {
 		{"internal/fleet", room{house: []string{"internal/candidate", "internal/rulestore", "internal/uplink"}}},
 
 		// The server.
-		{"internal/server", room{house: []string{root, "limit", "store", "rules", "internal/headers"}}},
+		{"internal/server", room{house: []string{root, "limit", "store", "rules", "identity", "identity/request", "internal/headers"}}},
+		{"internal/proxy", room{house: []string{root, "identity", "rules", "httplimit", "internal/headers", "internal/pressure"}}},
 
 		// The simulator: the same pods, on virtual time.
 		{"internal/sim", room{house: []string{"limit", "store", "internal/algorithm", "internal/breaker", "internal/pod"}}},
@@ -83,6 +85,7 @@ func rooms() []namedRoom {
 		{"internal/rulestore/rulestoretest", room{house: []string{"rules", "internal/rulestore", "internal/rulestore/sqldb"}, outside: []string{"pgregory.net/rapid"}}},
 		{"internal/arch", room{}},
 		{"internal/bench", room{}},
+		{"internal/gateways", room{}},
 		{"internal/openloop", room{}},
 		{"internal/faults", room{}},
 	}
