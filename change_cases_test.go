@@ -279,7 +279,7 @@ func TestChange_expiredUnderTheOldRate(t *testing.T) {
 func TestChange_ofAnotherRule(t *testing.T) {
 	server := redistest.SharedStandalone(t)
 	h := home{counting: rules.CountingLease, now: time.Now}
-	s, key := new(switched), "acct_"+t.Name()
+	s, key := new(switched), newKey()
 	busy, empty := bucket("busy", 1000, 1, 1000), window("empty", limit.FixedWindow, 1, 100*days)
 	apply := func(n int64, list ...rules.Override) {
 		h.apply(t, s, list, busy, empty, bucket("another", n, 1, 1000))

@@ -61,7 +61,7 @@ func TestTrial_stages(t *testing.T) {
 	}{
 		"shadow":             {rules.StageShadow, 0, "", 6, 6},
 		"canary everywhere":  {rules.StageCanary, 100, "", 4, 4},
-		"canary nowhere":     {rules.StageCanary, 0, "", 6, 6},
+		"canary elsewhere":   {rules.StageCanary, 1, "", 6, 6}, // 1 % of pods is not this one
 		"a rule in shadow":   {rules.StageShadow, 0, rules.ModeShadow, 10, 6},
 		"a shadow in canary": {rules.StageCanary, 100, rules.ModeShadow, 10, 4},
 	} {

@@ -98,6 +98,8 @@ func problemOf(err error) problem {
 		p.Status, p.Title = http.StatusRequestEntityTooLarge, "Too large"
 	case tallygate.CodeBadRequest:
 		p.Status, p.Title = http.StatusBadRequest, "Malformed request"
+	case tallygate.CodeUnknownDomain, tallygate.CodeUnknownRule: // not the client's fault
+		p.Status, p.Title = http.StatusInternalServerError, "Internal error"
 	default:
 		p.Status, p.Title = http.StatusInternalServerError, "Internal error"
 	}

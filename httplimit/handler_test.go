@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -60,27 +61,34 @@ func identities(t testing.TB, c identity.Config) *identity.Resolver {
 	return r
 }
 
-// call sends a request from a peer and returns the answer.
-func call(h http.Handler, method, path, peer string, header ...string) *http.Response {
-	r := httptest.NewRequest(method, path, nil)
+// answer is what a client gets.
+type answer struct {
+	StatusCode int
+	Header     http.Header
+	Body       string
+}
+
+// call sends a request from a peer.
+func call(h http.Handler, path, peer string, header ...string) answer {
+	r := httptest.NewRequest(http.MethodGet, path, nil)
 	r.RemoteAddr = peer
 	for i := 0; i < len(header); i += 2 {
 		r.Header[http.CanonicalHeaderKey(header[i])] = append(r.Header[http.CanonicalHeaderKey(header[i])], header[i+1])
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	return w.Result()
+	return answer{w.Code, w.Header(), w.Body.String()}
 }
 
 func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }
 
-// series sends the requests of a case and wants the first n to pass.
-func series(t *testing.T, h http.Handler, allowed int, requests [][]string) {
+// series sends the requests of a case and wants the first five to pass.
+func series(t *testing.T, h http.Handler, requests [][]string) {
 	t.Helper()
 	for i, q := range requests {
-		res := call(h, http.MethodGet, "/", q[0], q[1:]...)
+		res := call(h, "/", q[0], q[1:]...)
 		want := http.StatusOK
-		if i >= allowed {
+		if i >= 5 {
 			want = http.StatusTooManyRequests
 		}
 		if res.StatusCode != want {
@@ -94,6 +102,7 @@ func TestWhoAsks(t *testing.T) {
 	one := identity.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}}
 	byKey := identity.Config{Sources: map[string]string{"api_key": "header:X-Api-Key"}}
 	gate := func(t *testing.T, c identity.Config, by string) http.Handler {
+		t.Helper()
 		return httplimit.Handler(httplimit.Config{
 			Limiter: newLimiter(t, window("r", "*", by, 5)), Identity: identities(t, c),
 		})(http.HandlerFunc(ok))
@@ -111,7 +120,7 @@ func TestWhoAsks(t *testing.T) {
 		for i := range 6 {
 			list = append(list, fmt.Sprintf("198.51.100.%d, 203.0.113.9", i+1))
 		}
-		series(t, gate(t, one, "ip"), 5, through(list...))
+		series(t, gate(t, one, "ip"), through(list...))
 	})
 	t.Run("SEC-03 a spoofed address locks nobody out", func(t *testing.T) {
 		t.Parallel()
@@ -120,8 +129,8 @@ func TestWhoAsks(t *testing.T) {
 		for i := range 50 {
 			list = append(list, []string{fmt.Sprintf("203.0.113.9:%d", 40000+i), "X-Forwarded-For", "192.0.2.77"})
 		}
-		series(t, h, 5, list)
-		res := call(h, http.MethodGet, "/", "192.0.2.77:1")
+		series(t, h, list)
+		res := call(h, "/", "192.0.2.77:1")
 		if left := res.Header.Get("X-RateLimit-Remaining"); res.StatusCode != http.StatusOK || left != "4" {
 			t.Errorf("the real client: %d, %s left", res.StatusCode, left)
 		}
@@ -129,8 +138,8 @@ func TestWhoAsks(t *testing.T) {
 	t.Run("SEC-05 mapped addresses", func(t *testing.T) {
 		t.Parallel()
 		h := gate(t, one, "ip")
-		series(t, h, 5, through("::ffff:192.0.2.1", "::ffff:192.0.2.1", "::ffff:c000:201", "::ffff:c000:201", "192.0.2.1", "::ffff:192.0.2.1"))
-		res := call(h, http.MethodGet, "/", "10.0.0.1:1", "X-Forwarded-For", "::ffff:192.0.2.2")
+		series(t, h, through("::ffff:192.0.2.1", "::ffff:192.0.2.1", "::ffff:c000:201", "::ffff:c000:201", "192.0.2.1", "::ffff:192.0.2.1"))
+		res := call(h, "/", "10.0.0.1:1", "X-Forwarded-For", "::ffff:192.0.2.2")
 		if left := res.Header.Get("X-RateLimit-Remaining"); left != "4" {
 			t.Errorf("the neighbour has %s left, want 4", left)
 		}
@@ -143,7 +152,7 @@ func TestWhoAsks(t *testing.T) {
 			{"[2001:db8:1:2::1]:443", "[2001:db8:1:2::1]:444", "2001:db8:1:2::1", "2001:DB8:1:2:0:0:0:1", "[2001:db8:1:2::1]", "2001:0db8:1:2::1"},
 			{"junk1", "junk2", "junk3", "junk4", "junk5", "junk6"},
 		} {
-			series(t, h, 5, through(list...))
+			series(t, h, through(list...))
 		}
 	})
 	t.Run("SEC-10 names in any case, values as they are", func(t *testing.T) {
@@ -153,8 +162,8 @@ func TestWhoAsks(t *testing.T) {
 		for _, name := range []string{"x-api-key", "x-api-key", "X-API-KEY", "X-API-KEY", "X-Api-Key", "X-Api-Key"} {
 			list = append(list, []string{"203.0.113.9:1", name, "K1"})
 		}
-		series(t, h, 5, list)
-		res := call(h, http.MethodGet, "/", "203.0.113.9:1", "X-Api-Key", "k1")
+		series(t, h, list)
+		res := call(h, "/", "203.0.113.9:1", "X-Api-Key", "k1")
 		if left := res.Header.Get("X-RateLimit-Remaining"); left != "4" {
 			t.Errorf("k1 has %s left, want 4", left)
 		}
@@ -165,25 +174,25 @@ func TestWhoAsks(t *testing.T) {
 		for range 6 {
 			list = append(list, []string{"203.0.113.9:1"})
 		}
-		series(t, gate(t, byKey, "api_key"), 5, list)
+		series(t, gate(t, byKey, "api_key"), list)
 	})
 	t.Run("two keys are refused", func(t *testing.T) {
 		t.Parallel()
-		res := call(gate(t, byKey, "api_key"), http.MethodGet, "/", "203.0.113.9:1", "X-Api-Key", "K1", "x-api-key", "K2")
+		res := call(gate(t, byKey, "api_key"), "/", "203.0.113.9:1", "X-Api-Key", "K1", "x-api-key", "K2")
 		wantProblem(t, res, http.StatusBadRequest, "ambiguous")
 	})
 	t.Run("KEY-04 a long key is refused", func(t *testing.T) {
 		t.Parallel()
-		res := call(gate(t, byKey, "api_key"), http.MethodGet, "/", "203.0.113.9:1", "X-Api-Key", strings.Repeat("k", 4<<10+1))
+		res := call(gate(t, byKey, "api_key"), "/", "203.0.113.9:1", "X-Api-Key", strings.Repeat("k", 4<<10+1))
 		wantProblem(t, res, http.StatusRequestEntityTooLarge, "too_large")
 	})
 }
 
 // wantProblem checks an answer that is a problem and returns it.
-func wantProblem(t *testing.T, res *http.Response, status int, code string) map[string]any {
+func wantProblem(t *testing.T, res answer, status int, code string) map[string]any {
 	t.Helper()
 	var p map[string]any
-	if err := json.NewDecoder(res.Body).Decode(&p); err != nil {
+	if err := json.Unmarshal([]byte(res.Body), &p); err != nil {
 		t.Fatal(err)
 	}
 	if res.StatusCode != status || p["code"] != code || p["type"] != "urn:tallygate:problem:"+code || p["status"] != float64(status) {
@@ -198,6 +207,7 @@ func wantProblem(t *testing.T, res *http.Response, status int, code string) map[
 func TestWhichRoute(t *testing.T) {
 	t.Parallel()
 	limiter := func(t *testing.T) *tallygate.Limiter {
+		t.Helper()
 		return newLimiter(t, window("labels", "GET /v1/labels/{id}", "ip", 3), window("rest", "other", "ip", 1))
 	}
 	mux := func() *http.ServeMux {
@@ -228,7 +238,7 @@ func TestWhichRoute(t *testing.T) {
 			t.Parallel()
 			h := tt.wrap(httplimit.Handler(httplimit.Config{Limiter: limiter(t)}))
 			for i := range 4 {
-				res := call(h, http.MethodGet, "/v1/labels/"+strconv.Itoa(i+1), "203.0.113.9:1")
+				res := call(h, "/v1/labels/"+strconv.Itoa(i+1), "203.0.113.9:1")
 				if denied := res.StatusCode == http.StatusTooManyRequests; denied != (i == 3) {
 					t.Errorf("/v1/labels/%d: %d", i+1, res.StatusCode)
 				}
@@ -239,7 +249,7 @@ func TestWhichRoute(t *testing.T) {
 		t.Parallel()
 		h := httplimit.Handler(httplimit.Config{Limiter: limiter(t)})(mux())
 		for i, want := range []int{http.StatusNotFound, http.StatusTooManyRequests} {
-			if res := call(h, http.MethodGet, "/scan/"+strconv.Itoa(i), "203.0.113.9:1"); res.StatusCode != want {
+			if res := call(h, "/scan/"+strconv.Itoa(i), "203.0.113.9:1"); res.StatusCode != want {
 				t.Errorf("scan %d: %d, want %d", i, res.StatusCode, want)
 			}
 		}
@@ -255,7 +265,7 @@ func TestHeaders(t *testing.T) {
 		{"X-RateLimit-Limit": "2", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": at, "RateLimit": `"r";r=0;t=60`},
 		{"X-RateLimit-Limit": "2", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": at, "RateLimit": `"r";r=0;t=60`, "Retry-After": "60"},
 	} {
-		res := call(h, http.MethodGet, "/", "203.0.113.9:1")
+		res := call(h, "/", "203.0.113.9:1")
 		for name, value := range want {
 			if got := res.Header.Get(name); got != value {
 				t.Errorf("HDR-09 request %d: %s is %q, want %q", i+1, name, got, value)
@@ -273,7 +283,7 @@ func TestHeaders(t *testing.T) {
 	t.Run("where no waiting helps", func(t *testing.T) {
 		t.Parallel()
 		deny := rules.Rule{ID: "no", Match: map[string]string{"route": "*"}, CoversAll: true, Action: rules.ActionDeny}
-		res := call(httplimit.Handler(httplimit.Config{Limiter: newLimiter(t, deny)})(http.HandlerFunc(ok)), http.MethodGet, "/", "203.0.113.9:1")
+		res := call(httplimit.Handler(httplimit.Config{Limiter: newLimiter(t, deny)})(http.HandlerFunc(ok)), "/", "203.0.113.9:1")
 		p := wantProblem(t, res, http.StatusTooManyRequests, "rate_limit_exceeded")
 		if _, there := p["retry_after_seconds"]; there || res.Header.Get("Retry-After") != "" {
 			t.Errorf("a wait is told: %v", p)
@@ -285,8 +295,8 @@ func TestHeaders(t *testing.T) {
 			Limiter: newLimiter(t, window("r", "*", "ip", 1)), ResetSeconds: true, NoIETF: true,
 			RetryJitter: 0.1, Rand: func() float64 { return 0.999 },
 		})(http.HandlerFunc(ok))
-		call(h, http.MethodGet, "/", "203.0.113.9:1")
-		res := call(h, http.MethodGet, "/", "203.0.113.9:1")
+		call(h, "/", "203.0.113.9:1")
+		res := call(h, "/", "203.0.113.9:1")
 		if res.Header.Get("X-RateLimit-Reset") != "60" || res.Header.Get("RateLimit") != "" || res.Header.Get("Retry-After") != "66" {
 			t.Errorf("got %v", res.Header)
 		}
@@ -324,11 +334,7 @@ type stub struct {
 
 func (s stub) Decide(_ context.Context, check tallygate.Check, v *tallygate.Verdict) error {
 	if s.check != nil {
-		attrs := check.Attributes
-		check.Attributes = map[string]string{}
-		for k, value := range attrs {
-			check.Attributes[k] = value
-		}
+		check.Attributes = maps.Clone(check.Attributes)
 		*s.check = check
 	}
 	*v = s.verdict
@@ -357,7 +363,7 @@ func TestWithoutVerdict(t *testing.T) {
 		t.Run(tt.code, func(t *testing.T) {
 			t.Parallel()
 			h := httplimit.Handler(httplimit.Config{Limiter: stub{err: tt.err}})(http.HandlerFunc(ok))
-			res := call(h, http.MethodGet, "/", "203.0.113.9:1")
+			res := call(h, "/", "203.0.113.9:1")
 			p := wantProblem(t, res, tt.status, tt.code)
 			if res.Header.Get("Retry-After") != tt.retry || res.Header.Get("X-RateLimit-Limit") != "" {
 				t.Errorf("headers %v", res.Header)
@@ -381,7 +387,7 @@ func TestDegradedShowsNoNumbers(t *testing.T) {
 			Limiter: stub{verdict: tallygate.Verdict{Allow: allow, RetryMS: 1500, Degraded: tallygate.DegradedTimeout, Tightest: -1}},
 			Observe: func(_ *http.Request, v *tallygate.Verdict, _ error) { seen = v.Degraded },
 		})(http.HandlerFunc(ok))
-		res := call(h, http.MethodGet, "/", "203.0.113.9:1")
+		res := call(h, "/", "203.0.113.9:1")
 		if res.Header.Get("X-RateLimit-Remaining") != "" || res.Header.Get("RateLimit") != "" || (res.Header.Get("Retry-After") == "2") == allow {
 			t.Errorf("allow %v: headers %v", allow, res.Header)
 		}
@@ -410,10 +416,10 @@ func TestHooks(t *testing.T) {
 	})
 	t.Run("skipped", func(t *testing.T) {
 		h := httplimit.Handler(httplimit.Config{Limiter: stub{verdict: denied}, Skip: func(r *http.Request) bool { return r.URL.Path == "/healthz" }})(http.HandlerFunc(ok))
-		if res := call(h, http.MethodGet, "/healthz", ""); res.StatusCode != 200 {
+		if res := call(h, "/healthz", ""); res.StatusCode != 200 {
 			t.Errorf("skipped: %d", res.StatusCode)
 		}
-		if res := call(h, http.MethodGet, "/", ""); res.StatusCode != 429 {
+		if res := call(h, "/", ""); res.StatusCode != 429 {
 			t.Errorf("not skipped: %d", res.StatusCode)
 		}
 	})
@@ -421,17 +427,16 @@ func TestHooks(t *testing.T) {
 		h := httplimit.Handler(httplimit.Config{Limiter: stub{verdict: denied}, OnDeny: func(w http.ResponseWriter, _ *http.Request, v *tallygate.Verdict) {
 			http.Error(w, "slow down: "+v.DeniedBy, http.StatusForbidden)
 		}})(http.HandlerFunc(ok))
-		res := call(h, http.MethodGet, "/", "")
-		body, _ := io.ReadAll(res.Body)
-		if res.StatusCode != 403 || string(body) != "slow down: r\n" || res.Header.Get("Retry-After") != "1" {
-			t.Errorf("got %d %q %v", res.StatusCode, body, res.Header)
+		res := call(h, "/", "")
+		if res.StatusCode != 403 || res.Body != "slow down: r\n" || res.Header.Get("Retry-After") != "1" {
+			t.Errorf("got %+v", res)
 		}
 	})
 	t.Run("admitted without a verdict", func(t *testing.T) {
 		h := httplimit.Handler(httplimit.Config{Limiter: stub{err: tallygate.ErrClosed}, OnError: func(w http.ResponseWriter, r *http.Request, next http.Handler, _ error) {
 			next.ServeHTTP(w, r)
 		}})(http.HandlerFunc(ok))
-		if res := call(h, http.MethodGet, "/", ""); res.StatusCode != 200 {
+		if res := call(h, "/", ""); res.StatusCode != 200 {
 			t.Errorf("got %d", res.StatusCode)
 		}
 	})
@@ -442,7 +447,7 @@ func TestHooks(t *testing.T) {
 			h := httplimit.Handler(httplimit.Config{Limiter: s, ReportOnly: true, Observe: func(_ *http.Request, seen *tallygate.Verdict, seenErr error) {
 				v, err = seen, seenErr
 			}})(http.HandlerFunc(ok))
-			res := call(h, http.MethodGet, "/", "")
+			res := call(h, "/", "")
 			if res.StatusCode != 200 || res.Header.Get("Retry-After") != "" || !errors.Is(err, s.err) || (v == nil) == (s.err == nil) {
 				t.Errorf("got %d %v; observed %v, %v", res.StatusCode, res.Header, v, err)
 			}
@@ -451,7 +456,7 @@ func TestHooks(t *testing.T) {
 	t.Run("no rules", func(t *testing.T) {
 		var seen error
 		h := httplimit.Handler(httplimit.Config{Limiter: newLimiter(t), Observe: func(_ *http.Request, _ *tallygate.Verdict, err error) { seen = err }})(http.HandlerFunc(ok))
-		if res := call(h, http.MethodGet, "/", ""); res.StatusCode != 200 || tallygate.CodeOf(seen) != tallygate.CodeUnknownDomain {
+		if res := call(h, "/", ""); res.StatusCode != 200 || tallygate.CodeOf(seen) != tallygate.CodeUnknownDomain {
 			t.Errorf("got %d; observed %v", res.StatusCode, seen)
 		}
 	})

@@ -29,7 +29,7 @@ func header(f *Facts, name *fieldName) (string, Fault) {
 	case 0:
 		return "", ""
 	case 1:
-		return strings.Trim(lines[0], " \t"), ""
+		return trimBlank(lines[0]), ""
 	default:
 		return "", Ambiguous
 	}
@@ -46,7 +46,7 @@ func bearer(f *Facts) (string, Fault) {
 	if len(lines) == 0 || len(lines[0]) <= len(scheme) || !strings.EqualFold(lines[0][:len(scheme)], scheme) {
 		return "", ""
 	}
-	return strings.Trim(lines[0][len(scheme):], " \t"), ""
+	return trimBlank(lines[0][len(scheme):]), ""
 }
 
 // cookie returns the one value of a cookie, over all lines.
@@ -60,10 +60,10 @@ func cookie(lines []string, name string) (string, Fault) {
 			var part string
 			part, rest, _ = strings.Cut(rest, ";")
 			key, value, _ := strings.Cut(part, "=")
-			if strings.Trim(key, " \t") != name {
+			if trimBlank(key) != name {
 				continue
 			}
-			value = strings.Trim(value, " \t")
+			value = trimBlank(value)
 			if len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {
 				value = value[1 : len(value)-1]
 			}

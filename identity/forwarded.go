@@ -157,13 +157,13 @@ func forOf(element string) string {
 		var part string
 		part, rest = cutParameter(rest)
 		name, value, ok := strings.Cut(part, "=")
-		if !ok || !strings.EqualFold(strings.Trim(name, " \t"), "for") {
+		if !ok || !strings.EqualFold(trimBlank(name), "for") {
 			continue
 		}
 		if found != "" {
 			return ""
 		}
-		value = strings.Trim(value, " \t")
+		value = trimBlank(value)
 		if len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {
 			value = value[1 : len(value)-1]
 		}

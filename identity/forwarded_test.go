@@ -32,7 +32,9 @@ func TestAClientCannotChooseItsAddress(t *testing.T) {
 		saw := rapid.SampledFrom([][2]string{
 			{"203.0.113.9", "203.0.113.9"},
 			{"[2001:db8:1:2::1]:443", "2001:db8:1:2::"},
-			{"unknown", "10.0.0.1"}, {"_hidden", "10.0.0.1"}, {"", "10.0.0.1"},
+			{"unknown", "10.0.0.1"},
+			{"_hidden", "10.0.0.1"},
+			{"", "10.0.0.1"},
 		}).Draw(t, "saw")
 		host := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text.Draw(t, "host"))
 		element := rapid.SampledFrom([]string{

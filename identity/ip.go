@@ -58,7 +58,7 @@ func parseAddress(s string) (addr netip.Addr, host string, ok bool) {
 	if len(s) > maxAddressBytes {
 		return netip.Addr{}, "", false
 	}
-	host, ok = trimPort(strings.Trim(s, " \t"))
+	host, ok = trimPort(trimBlank(s))
 	if !ok {
 		return netip.Addr{}, "", false
 	}
@@ -67,6 +67,17 @@ func parseAddress(s string) (addr netip.Addr, host string, ok bool) {
 		return netip.Addr{}, "", false
 	}
 	return addr.WithZone("").Unmap(), host, true
+}
+
+// trimBlank removes the blanks that RFC 9110 allows around a value.
+func trimBlank(s string) string {
+	for s != "" && (s[0] == ' ' || s[0] == '\t') {
+		s = s[1:]
+	}
+	for s != "" && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
+		s = s[:len(s)-1]
+	}
+	return s
 }
 
 // trimPort removes brackets and port. A bare IPv6 address has no port: its last

@@ -65,6 +65,44 @@ func TestTTL04_everyKeyExpires(t *testing.T) {
 	}
 }
 
+// TestTTL_nextWindow: a window whose new numbers wait lives to its end at least, however
+// short the new ones are.
+func TestTTL_nextWindow(t *testing.T) {
+	server := redistest.Standalone(t)
+	s := open(t, patient("redis://"+server.Addr))
+	for _, a := range []limit.Algorithm{limit.FixedWindow, limit.SlidingWindow} {
+		op := take(a.String(), "ttl", window(a, 100, 100*24*time.Hour))
+		must(t, s, op)
+		changed := window(a, 100, time.Second)
+		changed.Revision = 2
+		op.Limit, op.NextWindow = changed, true
+		for _, how := range []store.How{store.Take, store.Add, store.Back, store.Stamp} {
+			op.How = how
+			_, grants := must(t, s, op)
+			g := grants[0]
+			if lives := ttl(t, server, op); g.Limit.Revision != 0 || lives < g.ResetMS {
+				t.Errorf("%s, how %d: lives for %d ms by %s, its window for %d", a, how, lives, g.Limit, g.ResetMS)
+			}
+		}
+	}
+}
+
+// A window of a calendar that the asker does not count by has the length it has now.
+func TestNextWindow_anotherCalendar(t *testing.T) {
+	s := open(t, patient("redis://"+redistest.SharedStandalone(t).Addr))
+	calendar := func(unit limit.Unit, revision int64) *limit.Limit {
+		return &limit.Limit{Algorithm: limit.FixedWindow, Capacity: 10, Revision: revision, Align: limit.AlignCalendar, Calendar: limit.NewCalendar(unit, time.UTC)}
+	}
+	op := take(t.Name(), fmt.Sprint(time.Now().UnixNano()), calendar(limit.Week, 2))
+	must(t, s, op)
+	op.Limit, op.NextWindow = calendar(limit.Day, 4), true
+	_, grants := must(t, s, op)
+	g := grants[0]
+	if g.Limit.Revision != 2 || g.Limit.LengthMS() != 7*limit.DayMS || g.Remaining != 8 {
+		t.Errorf("%+v by %s of %d ms, want 8 left of a week", g, g.Limit, g.Limit.LengthMS())
+	}
+}
+
 // TestTTL_leases: a bucket does not end before what is out on leases.
 func TestTTL_leases(t *testing.T) {
 	server := redistest.Standalone(t)

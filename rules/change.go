@@ -83,7 +83,7 @@ func (c *Compiler) writeRules(delta Delta) map[string]bool {
 		}
 	}
 	c.doubled = slices.DeleteFunc(c.doubled, func(p Problem) bool { return changed[p.Rule] })
-	c.propose(delta.Candidates)
+	_ = c.propose(delta.Candidates) // they are in doubled
 	return changed
 }
 
@@ -127,7 +127,7 @@ func (c *Compiler) relink(changed map[string]bool) {
 	for _, id := range c.order {
 		if r := c.rows[id]; changed[id] {
 			c.startRow(r)
-		} else if last := c.last.byID[id]; last != nil {
+		} else if last := c.last.Rule(id); last != nil {
 			c.thawRow(r)
 		}
 	}
@@ -184,7 +184,7 @@ func (c *Compiler) thawRow(r *row) {
 	if r.live != nil {
 		return
 	}
-	last := c.last.byID[r.id]
+	last := c.last.Rule(r.id)
 	if last == nil || !r.present {
 		return
 	}
@@ -196,7 +196,7 @@ func (c *Compiler) thawRow(r *row) {
 
 // untouched reports whether a row is in force and not in the making.
 func (c *Compiler) untouched(r *row) bool {
-	return r.live == nil && r.present && !c.relinked && c.last.byID[r.id] != nil
+	return r.live == nil && r.present && !c.relinked && c.last.Rule(r.id) != nil
 }
 
 // inForce returns the rule of a row as it will be, nil for none.
@@ -205,7 +205,7 @@ func (c *Compiler) inForce(r *row) *Compiled {
 	case r.live != nil:
 		return r.live.now
 	case c.untouched(r):
-		return c.last.byID[r.id]
+		return c.last.Rule(r.id)
 	default:
 		return nil
 	}

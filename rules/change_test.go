@@ -84,7 +84,7 @@ func stepRule(t *rapid.T, from, to *rules.Set, id string, now time.Time) {
 	r := rules.Rule{
 		ID: id, Match: map[string]string{"m": rapid.SampledFrom([]string{"x", "y", "*"}).Draw(t, "match")}, CoversAll: true,
 		Identity: rapid.SampledFrom([][]string{{"u"}, {"u"}, {"u"}, {"ip"}, {"u", "ip"}}).Draw(t, "identity"), Algorithm: limit.TokenBucket,
-		Numbers: rules.Numbers{Rate: few.Draw(t, "rate"), Burst: 5 * few.Draw(t, "burst")},
+		Numbers:    rules.Numbers{Rate: few.Draw(t, "rate"), Burst: 5 * few.Draw(t, "burst")},
 		Supersedes: rapid.SampledFrom([][]string{nil, {"a"}, {"b", "zz"}, {"c"}}).Draw(t, "supersedes"),
 	}
 	r.Supersedes = slices.DeleteFunc(slices.Clone(r.Supersedes), func(other string) bool { return other == id })

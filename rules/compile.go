@@ -129,6 +129,7 @@ func (c *Compiler) Whole(set Set, revision int64, now time.Time) (*Snapshot, Pro
 		}
 	}
 	snapshot, more := c.finish(set.Resets)
+	c.ends.kept = len(c.ends.heap)
 	problems = append(problems, more...)
 	for _, id := range c.order {
 		problems = append(problems, c.rows[id].trialProblems...)
@@ -221,7 +222,11 @@ func (c *Compiler) finish(resets []Ref) (*Snapshot, Problems) {
 			delete(c.rows, id)
 		}
 	}
-	c.last = newSnapshot(c.revision, rules)
+	if c.relinked {
+		c.last = newSnapshot(c.revision, rules)
+	} else {
+		c.last = c.last.with(c.revision, rules)
+	}
 	return c.last, problems
 }
 
@@ -229,7 +234,7 @@ func (c *Compiler) finish(resets []Ref) (*Snapshot, Problems) {
 func (c *Compiler) publish(r *row) *Compiled {
 	if r.live == nil {
 		if c.untouched(r) {
-			return c.carry(c.last.byID[r.id])
+			return c.carry(c.last.Rule(r.id))
 		}
 		return nil
 	}
@@ -249,10 +254,16 @@ func (c *Compiler) problems() Problems {
 		out = append(out, c.rows[id].problems...)
 	}
 	out = append(out, c.linked...)
-	for _, id := range slices.Sorted(maps.Keys(c.rows)) {
-		r := c.rows[id]
-		for _, name := range slices.Sorted(maps.Keys(r.bad)) {
-			out = append(out, r.bad[name]...)
+	var bad []string
+	for id, r := range c.rows {
+		if len(r.bad) > 0 {
+			bad = append(bad, id)
+		}
+	}
+	slices.Sort(bad)
+	for _, id := range bad {
+		for _, name := range slices.Sorted(maps.Keys(c.rows[id].bad)) {
+			out = append(out, c.rows[id].bad[name]...)
 		}
 	}
 	for _, id := range c.order {

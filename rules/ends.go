@@ -22,10 +22,10 @@ type ends struct {
 
 type endHeap []end
 
-func (h endHeap) Len() int           { return len(h) }
-func (h endHeap) Less(i, j int) bool { return h[i].atMS < h[j].atMS }
-func (h endHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *endHeap) Push(x any)        { *h = append(*h, x.(end)) } //nolint:errcheck,forcetypeassert // only ends are pushed
+func (h *endHeap) Len() int           { return len(*h) }
+func (h *endHeap) Less(i, j int) bool { return (*h)[i].atMS < (*h)[j].atMS }
+func (h *endHeap) Swap(i, j int)      { (*h)[i], (*h)[j] = (*h)[j], (*h)[i] }
+func (h *endHeap) Push(x any)         { *h = append(*h, x.(end)) } // only ends are pushed
 func (h *endHeap) Pop() any {
 	last := len(*h) - 1
 	out := (*h)[last]
@@ -39,7 +39,7 @@ func (e *ends) add(next end) { heap.Push(&e.heap, next) }
 func (e *ends) until(nowMS int64) []end {
 	var out []end
 	for len(e.heap) > 0 && e.heap[0].atMS <= nowMS {
-		out = append(out, heap.Pop(&e.heap).(end)) //nolint:errcheck,forcetypeassert // only ends are pushed
+		out = append(out, heap.Pop(&e.heap).(end)) // only ends are pushed
 	}
 	return out
 }
@@ -62,7 +62,7 @@ func (e *ends) tidy(s *Snapshot) {
 
 // ends reports whether an override in force ends then.
 func (s *Snapshot) ends(is end) bool {
-	rule := s.byID[is.rule]
+	rule := s.Rule(is.rule)
 	if rule == nil {
 		return false
 	}

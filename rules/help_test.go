@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -72,3 +73,5 @@ func unmarshal(text string) (rules.Rule, error) {
 
 // good is a rule to change in tests.
 const good = `{'id':'r','match':{'plan':'growth'},'identity':'api_key','algorithm':'token_bucket','rate':100,'burst':200}`
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }

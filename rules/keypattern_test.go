@@ -29,27 +29,33 @@ func TestTheBestPatternWins(t *testing.T) {
 		want       map[string]int64
 	}{
 		{
-			"the longest wildcard", bucket("r", 1, 1), []string{"acct_*", "acct_launch_*", "acct_launch_7", "*_7", "*"},
+			"the longest wildcard", bucket("r", 1, 1),
+			[]string{"acct_*", "acct_launch_*", "acct_launch_7", "*_7", "*"},
 			map[string]int64{"acct_launch_7": 30, "acct_launch_8": 20, "acct_8": 10, "acct_7": 10, "user_7": 40, "user_8": 50, "acct_launch_": 20, "": 50},
 		},
 		{
-			"ties by the text", bucket("r", 1, 1), []string{"b*", "*b", "a*", "*a*"},
+			"ties by the text", bucket("r", 1, 1),
+			[]string{"b*", "*b", "a*", "*a*"},
 			map[string]int64{"ab": 40, "ba": 40, "bb": 20, "bx": 10, "xax": 40, "x": 1, "a": 40, "b": 20},
 		},
 		{
-			"pieces in between", bucket("r", 1, 1), []string{"a*b*c", "*b*", "a*c"},
+			"pieces in between", bucket("r", 1, 1),
+			[]string{"a*b*c", "*b*", "a*c"},
 			map[string]int64{"abc": 10, "axbxc": 10, "axc": 30, "xbx": 20, "ac": 30, "acb": 20},
 		},
 		{
-			"exact before network before wildcard", byAddress, []string{"203.0.113.0/24", "203.0.113.9", "203.0.*", "203.0.112.0/20", "*"},
+			"exact before network before wildcard", byAddress,
+			[]string{"203.0.113.0/24", "203.0.113.9", "203.0.*", "203.0.112.0/20", "*"},
 			map[string]int64{"203.0.113.9": 20, "203.0.113.10": 10, "203.0.112.1": 40, "203.0.1.1": 30, "198.51.100.1": 50},
 		},
 		{
-			"SEC-05 mapped networks are IPv4", byAddress, []string{"::ffff:192.0.2.0/120", "::ffff:c633:6400/128", "2001:db8::/32", "2001:db8:1:2::/64", "0.0.0.0/0"},
+			"SEC-05 mapped networks are IPv4", byAddress,
+			[]string{"::ffff:192.0.2.0/120", "::ffff:c633:6400/128", "2001:db8::/32", "2001:db8:1:2::/64", "0.0.0.0/0"},
 			map[string]int64{"192.0.2.200": 10, "198.51.100.0": 20, "2001:db8:9::": 30, "2001:db8:1:2::": 40, "9.9.9.9": 50, "2001:db9::": 1},
 		},
 		{
-			"a rule that counts by no address has no networks", bucket("r", 1, 1), []string{"203.0.113.0/24", "203.0.*"},
+			"a rule that counts by no address has no networks", bucket("r", 1, 1),
+			[]string{"203.0.113.0/24", "203.0.*"},
 			map[string]int64{"203.0.113.0/24": 10, "203.0.113.9": 20},
 		},
 	} {

@@ -8,7 +8,7 @@ import "time"
 func Lint(set Set, now time.Time) Problems {
 	s, problems := Compile(nil, set, 1, now)
 	for _, o := range set.Overrides {
-		if s.byID[o.Rule] != nil && !o.ExpiresAt.IsZero() && !o.ExpiresAt.After(now) {
+		if s.Rule(o.Rule) != nil && !o.ExpiresAt.IsZero() && !o.ExpiresAt.After(now) {
 			rep := report{rule: clip(o.Rule), at: o.At}
 			rep.warn("expires_at", o.ExpiresAt.Format(time.RFC3339), "the override ended at "+o.ExpiresAt.Format(time.RFC3339), "remove it")
 			problems = append(problems, rep.out...)

@@ -72,7 +72,7 @@ func (c *Compiled) matches(attrs map[string]string) bool {
 // indexed finds the rules that ask for one value of an attribute.
 type indexed struct {
 	attr  string
-	rules map[string][]*Compiled
+	rules map[string][]int // places in the domain
 }
 
 // buildIndex files every rule under its rarest exact condition, so that a
@@ -88,7 +88,7 @@ func (d *Domain) buildIndex() {
 			}
 		}
 	}
-	for _, c := range d.rules {
+	for place, c := range d.rules {
 		var best pair
 		for _, cond := range c.conditions {
 			p := pair{cond.attr, cond.text}
@@ -97,21 +97,21 @@ func (d *Domain) buildIndex() {
 			}
 		}
 		if best == (pair{}) {
-			d.rest = append(d.rest, c)
+			d.rest = append(d.rest, place)
 			continue
 		}
 		rules := d.indexOf(best.attr)
-		rules[best.value] = append(rules[best.value], c)
+		rules[best.value] = append(rules[best.value], place)
 	}
 }
 
-func (d *Domain) indexOf(attr string) map[string][]*Compiled {
+func (d *Domain) indexOf(attr string) map[string][]int {
 	for _, in := range d.index {
 		if in.attr == attr {
 			return in.rules
 		}
 	}
-	in := indexed{attr: attr, rules: map[string][]*Compiled{}}
+	in := indexed{attr: attr, rules: map[string][]int{}}
 	d.index = append(d.index, in)
 	return in.rules
 }
@@ -133,15 +133,15 @@ func (d *Domain) Match(attrs map[string]string, dst []*Compiled) []*Compiled {
 		if !ok {
 			continue
 		}
-		for _, c := range d.index[i].rules[value] {
-			if c.matches(attrs) {
+		for _, place := range d.index[i].rules[value] {
+			if c := d.rules[place]; c.matches(attrs) {
 				dst = append(dst, c)
 				supersedes = supersedes || len(c.supersedes) > 0
 			}
 		}
 	}
-	for _, c := range d.rest {
-		if c.matches(attrs) {
+	for _, place := range d.rest {
+		if c := d.rules[place]; c.matches(attrs) {
 			dst = append(dst, c)
 			supersedes = supersedes || len(c.supersedes) > 0
 		}

@@ -31,7 +31,7 @@ func (r *row) targets() []*target {
 func (c *Compiler) startRow(r *row) {
 	was := r.live
 	r.live, r.trial, r.crowded, r.bad, r.misfits = nil, nil, false, nil, nil
-	rule, last := r.rule, c.last.byID[r.id]
+	rule, last := r.rule, c.last.Rule(r.id)
 	if rule == nil && last != nil {
 		_, lim := last.rule.check()
 		rule = &checked{last.rule, lim}

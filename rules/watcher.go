@@ -41,6 +41,9 @@ type WatcherConfig struct {
 	Source Source
 	// Every is the time between two loads; 0 means DefaultEvery.
 	Every time.Duration
+	// Now is the clock that overrides end by, that of who wrote them; nil means
+	// time.Now. It is read after each load.
+	Now func() time.Time
 	// Log gets each problem once per change; nil means none.
 	Log *slog.Logger
 	// OnChange is called after each swap with the new snapshot and its problems,
@@ -80,6 +83,9 @@ func NewWatcher(cfg WatcherConfig) (*Watcher, error) {
 	}
 	if cfg.Every == 0 {
 		cfg.Every = DefaultEvery
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -192,9 +198,9 @@ func (w *Watcher) loadLocked(ctx context.Context) error {
 	var problems Problems
 	switch {
 	case update.Set != nil:
-		next, problems = w.compiler.Whole(*update.Set, update.Version.Revision, time.Now())
+		next, problems = w.compiler.Whole(*update.Set, update.Version.Revision, w.cfg.Now())
 	case update.Delta != nil:
-		next, problems = w.compiler.Change(*update.Delta, update.Version.Revision, time.Now())
+		next, problems = w.compiler.Change(*update.Delta, update.Version.Revision, w.cfg.Now())
 	default:
 		return nil
 	}
@@ -219,6 +225,6 @@ func (w *Watcher) log(s *Snapshot, problems Problems) {
 		}
 		w.cfg.Log.Log(context.Background(), level, "rules: problem", "problem", p.String(),
 			"rule", p.Rule, "field", p.Field, "value", p.Value, "line", p.Line, "column", p.Column,
-			"in_force", s.byID[p.Rule] != nil)
+			"in_force", s.Rule(p.Rule) != nil)
 	}
 }

@@ -17,6 +17,7 @@ func leaseCases() []testCase {
 		{name: "a window's lease is counted at once and ends with it", leases: true, clock: true, run: windowLease},
 		{name: "a log never leases", leases: true, run: logNeverLeases},
 		{name: "a burst cut below what is out", leases: true, run: burstCutBelowOut},
+		{name: "a look tells what is out, and so does a take of cost 0", leases: true, run: looksTellOut},
 		{name: "no leases are asked of a store without", run: withoutLeases},
 	}
 }
@@ -158,4 +159,16 @@ func withoutLeases(s *subject) {
 		want(s, l.String()+" lease", g.Lease, 0)
 		want(s, l.String()+" remaining", g.Remaining, 99)
 	}
+}
+
+func looksTellOut(s *subject) {
+	op := s.leasing("rule", slowBucket(2000), 100, 1)
+	g := s.one(op)
+	want(s, "lease", g.Lease, 100)
+	want(s, "out after the take", g.Out, 100)
+	op.Cost, op.Want = 0, 0
+	want(s, "out in a look", s.how(store.Peek, op).Out, 100)
+	want(s, "remaining in a look", s.how(store.Peek, op).Remaining, 1899)
+	want(s, "out in a take of cost 0", s.one(op).Out, 100)
+	want(s, "out of a bucket nobody knows", s.how(store.Peek, s.op("unknown", slowBucket(5), 0)).Out, 0)
 }

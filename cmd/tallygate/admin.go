@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"syscall"
 	"time"
 
@@ -36,12 +37,12 @@ const (
 func (m *Main) startGoverning(ctx context.Context, v *values, pod string, f *followed, limiter *tallygate.Limiter, srv *server.Server, tokens *token.File, log *slog.Logger, stdout io.Writer) (stop func(), err error) {
 	var stops []func()
 	stop = func() {
-		for i := len(stops) - 1; i >= 0; i-- {
-			stops[i]()
+		for _, stop := range slices.Backward(stops) {
+			stop()
 		}
 	}
-	cfg := m.adminConfig(v, tokens, log)
-	cfg.Looker, cfg.Resetter = limiter, limiter
+	cfg := m.adminConfig(tokens, log)
+	cfg.Looker, cfg.Resetter, cfg.Alone = limiter, limiter, v.String("store") == "memory"
 	cfg.Metrics = scrapes(log, metrics.NewCollector(limiter), metrics.NewShedCollector(srv.Shed))
 	sink := f.reports
 	if f.store == nil {
@@ -56,7 +57,7 @@ func (m *Main) startGoverning(ctx context.Context, v *values, pod string, f *fol
 		p.serve(&cfg, showKey(v))
 		sink = p.registry
 	}
-	stopReports, err := m.startReports(v, pod, f, limiter, sink, log)
+	stopReports, err := m.startReports(pod, f, limiter, sink, log)
 	if err != nil {
 		stop()
 		return nil, err
@@ -72,7 +73,7 @@ func (m *Main) startGoverning(ctx context.Context, v *values, pod string, f *fol
 }
 
 // adminConfig is what all admin ports have in common.
-func (m *Main) adminConfig(v *values, tokens *token.File, log *slog.Logger) admin.Config {
+func (m *Main) adminConfig(tokens *token.File, log *slog.Logger) admin.Config {
 	cfg := admin.Config{Version: version().Version, Now: m.Now, Log: log}
 	if tokens != nil {
 		cfg.Tokens = tokens

@@ -61,8 +61,8 @@ func TestAdmin_metrics(t *testing.T) {
 	if status, body := s.scrape(t, "/healthz"); status != http.StatusOK || !strings.Contains(body, "ok") {
 		t.Errorf("%d %s", status, body)
 	}
-	if status, _ := s.scrape(t, "/v1/rules"); status != http.StatusNotFound {
-		t.Errorf("%d for what is not there yet", status)
+	if status, body := s.scrape(t, "/v1/rules"); status != http.StatusOK || !strings.Contains(body, `"quiet"`) {
+		t.Errorf("%d %s", status, body)
 	}
 	// The check port has none of it.
 	response, err := s.client.Get(s.url + "/metrics")
@@ -96,7 +96,7 @@ func TestAdmin_stops(t *testing.T) {
 func TestAdmin_off(t *testing.T) {
 	t.Parallel()
 	s := serve(t, string(yaml.Example()), "--admin", "")
-	if s.admin != "" || strings.Contains(s.stdout.String(), "metrics on") {
+	if s.admin != "" || strings.Contains(s.stdout.String(), "admin API") {
 		t.Errorf("listens on %q: %s", s.admin, s.stdout)
 	}
 }

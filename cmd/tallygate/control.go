@@ -56,7 +56,7 @@ func (m *Main) control(ctx context.Context, v *values, stdout, stderr io.Writer)
 	}
 	defer func() { err = errors.Join(err, watcher.Close()) }()
 
-	cfg := m.adminConfig(v, tokens, log)
+	cfg := m.adminConfig(tokens, log)
 	closeStore, err := m.lookThrough(ctx, v, watcher, &cfg, log)
 	if err != nil {
 		return err

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/fleet"
@@ -29,13 +31,24 @@ type followed struct {
 	// now is the clock that overrides end by: that of the rules, not this machine's.
 	now func() time.Time
 
+	changed atomic.Pointer[func()]
 	closers []func() error
+}
+
+// onChange has f called after each change of the rules; nil ends that.
+func (f *followed) onChange(call func()) { f.changed.Store(&call) }
+
+// tell says that the rules have changed.
+func (f *followed) tell(*rules.Snapshot, rules.Problems) {
+	if call := f.changed.Load(); call != nil && *call != nil {
+		(*call)()
+	}
 }
 
 // Close stops following, the last that was started first.
 func (f *followed) Close() (err error) {
-	for i := len(f.closers) - 1; i >= 0; i-- {
-		err = errors.Join(err, f.closers[i]())
+	for _, closer := range slices.Backward(f.closers) {
+		err = errors.Join(err, closer())
 	}
 	return err
 }
@@ -59,7 +72,7 @@ func (m *Main) watchRules(ctx context.Context, v *values, log *slog.Logger) (f *
 	}
 	f.onClose(f.store.close)
 	if path, ok := strings.CutPrefix(where, fileScheme); ok { // itself, so that problems name lines
-		f.Watcher, err = startWatcher(ctx, yaml.File(path), 0, log)
+		f.Watcher, err = f.startWatcher(ctx, yaml.File(path), 0, log)
 		if err == nil {
 			f.onClose(f.Watcher.Close)
 		}
@@ -92,7 +105,7 @@ func (m *Main) openFollowed(ctx context.Context, where string, log *slog.Logger)
 
 // watchControl follows a control plane.
 func (m *Main) watchControl(ctx context.Context, v *values, f *followed, log *slog.Logger) error {
-	up, err := openUplinks(v, log)
+	up, err := openUplinks(v, m.now, log)
 	if err != nil {
 		return err
 	}
@@ -117,10 +130,10 @@ func (f *followed) keep(v *values, reader rulestore.Reader, log *slog.Logger) (r
 // follow starts a watcher on a reader, with hints.
 func (f *followed) follow(ctx context.Context, reader rulestore.Reader, hints rulestore.Waiter, every time.Duration, log *slog.Logger) error {
 	f.reader = reader
-	source := rulestore.NewSource(rulestore.SourceConfig{Reader: reader, Log: log})
+	source := rulestore.NewSource(rulestore.SourceConfig{Reader: reader, Now: f.now, Log: log})
 	machine := f.now
 	f.now = func() time.Time { return machine().Add(source.Offset()) }
-	w, err := startWatcher(ctx, source, every, log)
+	w, err := f.startWatcher(ctx, source, every, log)
 	if err != nil {
 		return err
 	}
@@ -131,6 +144,17 @@ func (f *followed) follow(ctx context.Context, reader rulestore.Reader, hints ru
 	waiting.Go(func() { rulestore.Follow(following, hints, source, w.Reload) })
 	f.onClose(func() error { cancel(); waiting.Wait(); return nil })
 	return nil
+}
+
+func (f *followed) startWatcher(ctx context.Context, source rules.Source, every time.Duration, log *slog.Logger) (*rules.Watcher, error) {
+	w, err := rules.NewWatcher(rules.WatcherConfig{Source: source, Every: every, OnChange: f.tell, Now: f.now, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Start(ctx); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
 }
 
 // spread is a time that differs by a tenth from pod to pod, so that pods that start

@@ -94,14 +94,20 @@ func serve(t testing.TB, rules string, args ...string) *service {
 // serveAt starts serve with these arguments.
 func serveAt(t testing.TB, args ...string) *service {
 	t.Helper()
+	return serveOn(t, newClock(), args...)
+}
+
+// serveOn starts serve on a clock.
+func serveOn(t testing.TB, on *clock, args ...string) *service {
+	t.Helper()
 	s := &service{
 		client:  &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second},
 		signals: make(chan os.Signal, 8), reloads: make(chan os.Signal, 8), exited: make(chan int, 1),
-		stdout: new(buffer), stderr: new(buffer), clock: newClock(),
+		stdout: new(buffer), stderr: new(buffer), clock: on,
 	}
 	listening := make(chan string, 1)
 	m := &tallygate.Main{
-		Signals: s.signals, Reloads: s.reloads, Now: s.clock.now,
+		Signals: s.signals, Reloads: s.reloads, Now: s.clock.now, ReportEvery: 100 * time.Millisecond,
 		Listening:      func(address string) { listening <- address },
 		AdminListening: func(address string) { s.admin = address }, // before Listening
 	}

@@ -253,6 +253,9 @@ func (v *values) agree() error {
 	case v.Bool("http-token-required") && v.String("tokens-file") == "":
 		return usagef("http-token-required (%s) needs tokens-file", v.origin["http-token-required"])
 	}
+	if admin := v.String("admin"); v.String("tokens-file") == "" && admin != "" && !loopback(admin) {
+		return usagef("%s: %w", v.where("admin"), notLoopback(admin))
+	}
 	for _, of := range []string{"store", "control", "http", "admin"} {
 		if (v.String(of+"-cert-file") == "") != (v.String(of+"-key-file") == "") {
 			return usagef("%s-cert-file and %s-key-file go together", of, of)
@@ -264,6 +267,15 @@ func (v *values) agree() error {
 		}
 	}
 	return nil
+}
+
+// where is the place of a setting as messages name it.
+func (v *values) where(name string) string {
+	origin := v.origin[name]
+	if strings.HasPrefix(origin, "--") || strings.HasPrefix(origin, envPrefix) {
+		return origin
+	}
+	return origin + ": " + strings.ReplaceAll(name, "-", "_")
 }
 
 // addFlags adds the settings of a command as flags. Their defaults are shown, but

@@ -120,14 +120,14 @@ type uplinks struct {
 	reports *fleet.Client
 }
 
-func openUplinks(v *values, log *slog.Logger) (*uplinks, error) {
+func openUplinks(v *values, now func() time.Time, log *slog.Logger) (*uplinks, error) {
 	secure, err := uplinkTLS(v, log)
 	if err != nil {
 		return nil, fmt.Errorf("control plane: %w", err)
 	}
 	where, token := v.String("rules"), v.String("token")
 	u := &uplinks{}
-	if u.feed, err = feed.NewClient(feed.ClientConfig{URL: where, Token: token, TLS: secure, Log: log}); err != nil {
+	if u.feed, err = feed.NewClient(feed.ClientConfig{URL: where, Token: token, TLS: secure, Now: now, Log: log}); err != nil {
 		return nil, err
 	}
 	if u.reports, err = fleet.NewClient(fleet.ClientConfig{URL: where, Token: token, TLS: secure}); err != nil {
@@ -155,7 +155,7 @@ func keepRules(v *values, reader rulestore.Reader, log *slog.Logger) (rulestore.
 }
 
 // startReports has this pod report to the control plane, until the returned stop.
-func (m *Main) startReports(v *values, pod string, f *followed, limiter *tallygate.Limiter, sink fleet.Sink, log *slog.Logger) (stop func(), err error) {
+func (m *Main) startReports(pod string, f *followed, limiter *tallygate.Limiter, sink fleet.Sink, log *slog.Logger) (stop func(), err error) {
 	start, program := time.Now(), version().Version
 	r, err := fleet.NewReporter(fleet.ReporterConfig{Sink: sink, Every: m.ReportEvery, Log: log, Build: func(sinceMS int64) fleet.Report {
 		report := fleet.Report{
@@ -181,7 +181,8 @@ func (m *Main) startReports(v *values, pod string, f *followed, limiter *tallyga
 		return nil, err
 	}
 	r.Start()
-	return func() { _ = r.Close() }, nil // it has no error
+	f.onChange(r.News)
+	return func() { f.onChange(nil); _ = r.Close() }, nil // it has no error
 }
 
 func breakerOf(down time.Duration) string {

@@ -108,17 +108,6 @@ func readRules(ctx context.Context, v *values) (rules.Set, rules.Problems, error
 	return set, problems, nil
 }
 
-func startWatcher(ctx context.Context, source rules.Source, every time.Duration, log *slog.Logger) (*rules.Watcher, error) {
-	w, err := rules.NewWatcher(rules.WatcherConfig{Source: source, Every: every, Log: log})
-	if err != nil {
-		return nil, err
-	}
-	if err := w.Start(ctx); err != nil {
-		return nil, errors.Join(err, w.Close())
-	}
-	return w, nil
-}
-
 // firstRules fills a database in which nothing ever was: from the rules file of an
 // earlier version, or with examples. A faulty file stops the start: what was left
 // out of it now would never come.

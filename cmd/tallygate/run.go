@@ -101,11 +101,13 @@ func (m *Main) command(env []string) *cobra.Command {
 		m.rulesCommand(env),
 		m.overridesCommand(env),
 		m.auditCommand(env),
+		tokenCommand(),
 		configCommand(env),
 		simulateCommand(),
 		storeCommand(env),
 		versionCommand(),
 	)
+	root.AddCommand(m.operateCommands(env)...)
 	return root
 }
 

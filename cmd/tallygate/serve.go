@@ -105,8 +105,8 @@ func newServer(v *values, limiter *tallygate.Limiter, tokens *token.File, log *s
 	var authorize func(string) bool
 	if v.Bool("http-token-required") {
 		authorize = func(shown string) bool {
-			_, ok := tokens.Find(shown)
-			return ok
+			t, ok := tokens.Find(shown)
+			return ok && (t.Role == token.Check || t.Role == token.Admin)
 		}
 	}
 	reset, err := headers.ParseReset(v.String("reset-style"))

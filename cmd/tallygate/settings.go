@@ -51,7 +51,7 @@ func settings() []setting {
 		{name: "http-cert-file", flag: serving, help: "certificate of the check API (PEM), read again when it changes; without one it is plain HTTP"},
 		{name: "http-key-file", flag: serving, help: "key of that certificate (PEM)"},
 		{name: "http-client-ca-file", flag: serving, help: "authorities whose certificates clients of the check API must show (PEM)"},
-		{name: "http-token-required", fallback: "false", flag: serving, valid: truth, toggle: true, help: "answer checks only with a token of tokens-file"},
+		{name: "http-token-required", fallback: "false", flag: serving, valid: truth, toggle: true, help: "answer checks only with a token of role check or admin of tokens-file"},
 		{name: "admin", fallback: "127.0.0.1:8090", flag: answering, valid: addressOrNone, help: "address of the admin API and /metrics; without tokens-file on this machine only; empty for none"},
 		{name: "admin-cert-file", flag: answering, help: "certificate of the admin port (PEM), read again when it changes"},
 		{name: "admin-key-file", flag: answering, help: "key of that certificate (PEM)"},
@@ -123,6 +123,13 @@ func addressOrNone(value string) error {
 		return nil
 	}
 	return address(value)
+}
+
+// loopback reports whether an address is of this machine alone, as it is written.
+func loopback(value string) bool {
+	host, _, _ := net.SplitHostPort(value)
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func storeURL(value string) error {

@@ -74,7 +74,7 @@ func TestSettingsRefused(t *testing.T) {
 		{"wrong flag", "", nil, []string{"--reset-style", "iso"}, `--reset-style: reset style "iso" is neither epoch nor seconds`},
 		{"wrong drafts", "", nil, []string{"--ietf-headers", "draft-3"}, "--ietf-headers"},
 		{"wrong store", "", nil, []string{"--store", "postgres://u:pw@h"}, `"postgres://u:***@h" is none of memory`},
-		{"wrong rules", "", nil, []string{"--rules", "rules.yaml"}, `"rules.yaml" is none of sqlite:PATH, file:PATH, postgres://…`},
+		{"wrong rules", "", nil, []string{"--rules", "rules.yaml"}, `"rules.yaml" is none of sqlite:PATH, file:PATH, postgres://…, https://…`},
 		{"wrong rules with a secret", "", nil, []string{"--rules", "mysql://kim:s3cret@h/db?sslpassword=s3cret"}, `"mysql://kim:***@h/db?sslpassword=***" is none of`},
 		{"wrong address", "", nil, []string{"--http", "8080"}, `"8080" is no address`},
 		{"admin for all", "admin: :8090\n", nil, nil, `FILE:1:1: admin: ":8090" is not this machine alone`},
@@ -146,7 +146,7 @@ func TestCommands(t *testing.T) {
 		"rules lint":           {2, "takes one file"},
 		"rules lint a b":       {2, "takes one file"},
 		"rules lint /nowhere":  {1, "/nowhere"},
-		"rules lint x -o yaml": {2, "none of table, json"},
+		"rules lint x -o toml": {2, "none of table, json, yaml"},
 	} {
 		code, stdout, stderr := run(t, nil, strings.Fields(args)...)
 		if code != want.code || !strings.Contains(stdout+stderr, want.text) {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +20,8 @@ func (m *Main) stageCommands(env []string) []*cobra.Command {
 	promote := m.stageCommand(env, "promote ID", "Make a rule's candidate the live rule", rulestore.ActionPromote)
 	promote.Flags().Bool("force", false, "also where the candidate has not proven itself")
 	rollback := m.stageCommand(env, "rollback ID", "Drop a rule's candidate or, where it has none, bring back the version before", rulestore.ActionRollback)
-	return []*cobra.Command{shadow, enforce, canary, promote, rollback}
+	trial := m.recordCommand(env, "trial ID", "Show how a rule's candidate does, by what the pods counted", showTrial)
+	return []*cobra.Command{shadow, enforce, canary, promote, rollback, trial}
 }
 
 func (m *Main) stageCommand(env []string, use, short string, action rulestore.Action) *cobra.Command {
@@ -104,3 +107,33 @@ func printWarnings(cmd *cobra.Command, applied *rulestore.Applied) {
 		}
 	}
 }
+
+// showTrial shows how a candidate does.
+func showTrial(cmd *cobra.Command, store *ruleStore, args []string) error {
+	asData, err := wantsData(cmd)
+	if err != nil {
+		return err
+	}
+	if store.control == nil {
+		return errNoFigures
+	}
+	t, err := store.control.Trial(cmd.Context(), args[0])
+	if err != nil {
+		return err
+	}
+	if asData {
+		return writeData(cmd, t)
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintf(w, "candidate of %s, %s since %s: %s (%s)\n", t.Rule,
+		stageOf(rulestore.Candidate{Stage: t.Stage, Percent: t.Percent}), t.Since.Format(time.RFC3339), t.Verdict.State, t.Verdict.Why)
+	_, _ = fmt.Fprintln(w, "HIT HARDEST\tCHECKS\tLIVE DENIED\tCANDIDATE DENIED")
+	_, _ = fmt.Fprintf(w, "(all, last minute)\t%d\t%d\t%d\n", t.Verdict.Checks, t.Verdict.LiveDenied, t.Verdict.CandidateDenied)
+	for _, k := range t.Hardest {
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\n", k.Key, k.Checks, k.LiveDenied, k.CandidateDenied)
+	}
+	return w.Flush()
+}
+
+// errNoFigures is why a database alone shows no trial.
+var errNoFigures = errors.New("what pods counted is known to the control plane, not to the database: ask it with --rules http://…, the admin port of a server or of tallygate control")

@@ -28,8 +28,10 @@ const (
 func (a access) allows(role token.Role) bool {
 	viewer := role == token.Viewer || role == token.Editor || role == token.Admin
 	switch a {
-	case anybody, holders:
+	case anybody:
 		return true
+	case holders:
+		return role != token.Check
 	case following:
 		return viewer || role == token.Pod
 	case reporting:

@@ -24,6 +24,7 @@ import (
 
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/internal/admin/token"
+	"github.com/tallygate/tallygate/internal/candidate"
 	"github.com/tallygate/tallygate/internal/fleet"
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/store"
@@ -40,26 +41,20 @@ type Resetter interface {
 	Reset(ctx context.Context, domain, rule string, key []string) (int, error)
 }
 
-// Fleet knows the pods.
+// Fleet knows the pods; a *fleet.Registry.
 type Fleet interface {
-	// Report takes what a pod tells. An error says what is wrong with it.
-	Report(ctx context.Context, report fleet.Report) error
+	// Report takes what a pod tells. A *fleet.FaultError says what is wrong with it.
+	Report(ctx context.Context, report fleet.Report) (fleet.Receipt, error)
 	// Pods returns all of them, in a stable order.
-	Pods() []Pod
+	Pods() []fleet.Pod
 }
 
-// Pod is one pod and its last report.
-type Pod struct {
-	Report fleet.Report
-	SeenAt time.Time
-	// Live says that it reported lately.
-	Live bool
-}
-
-// Prover judges candidates.
+// Prover judges candidates; a *fleet.Supervisor.
 type Prover interface {
 	// Proven reports whether the candidate of a rule may be promoted, and else why not.
 	Proven(rule string) (ok bool, why string)
+	// Trial returns how a rule's candidate does, and the keys that it hits hardest.
+	Trial(rule string) (candidate.Verdict, []candidate.KeyCount, error)
 }
 
 // Tokens knows whose a token is; a *token.File.
@@ -78,7 +73,10 @@ type Config struct {
 
 	Looker   Looker
 	Resetter Resetter
-	Fleet    Fleet
+	// Alone says that the counts are this process's alone: a key can be reset also
+	// where the rules are changed elsewhere.
+	Alone bool
+	Fleet Fleet
 	// Prover judges before a promotion; nil means that nothing is ever proven.
 	Prover Prover
 	// Recent returns how fast a key spends on a rule, in tokens a second, and
@@ -136,7 +134,15 @@ type API struct {
 	document  []byte
 	endpoints []endpoint
 	mux       *chi.Mux
+	// read is how long a request may take to arrive.
+	read time.Duration
 }
+
+var (
+	_ Looker   = (*tallygate.Limiter)(nil)
+	_ Resetter = (*tallygate.Limiter)(nil)
+	_ Tokens   = (*token.File)(nil)
+)
 
 // New returns an API that is not listening yet.
 func New(cfg Config) (*API, error) {
@@ -146,7 +152,7 @@ func New(cfg Config) (*API, error) {
 	if cfg.Rate < 0 || cfg.Burst < 0 || cfg.MaxInflight < 0 || cfg.MaxPolls < 0 {
 		return nil, errors.New("admin: Config.Rate, Burst, MaxInflight and MaxPolls are not below 0")
 	}
-	a := &API{cfg: cfg, log: cfg.Log, now: cfg.Now, origins: http.NewCrossOriginProtection()}
+	a := &API{cfg: cfg, log: cfg.Log, now: cfg.Now, origins: http.NewCrossOriginProtection(), read: readTimeout}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
@@ -182,7 +188,7 @@ func (a *API) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           a.mux,
 		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
+		ReadTimeout:       a.read,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,

@@ -97,9 +97,9 @@ func (a *API) confine(ctx context.Context, c *call, changes []rulestore.Change) 
 	if err != nil {
 		return err
 	}
-	for i, r := range would.Results {
-		if ofRule(changes[i].Action) && !seesState(c.token, r.Before, r.After) {
-			return beyond(c.token, "rule "+changes[i].Rule)
+	for i, change := range changes {
+		if r := would.Results[i]; ofRule(change.Action) && !seesState(c.token, r.Before, r.After) {
+			return beyond(c.token, "rule "+change.Rule)
 		}
 	}
 	return nil

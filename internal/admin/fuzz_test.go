@@ -22,8 +22,10 @@ func FuzzRequests(f *testing.F) {
 		"GET /v1/keys/", "POST /v1/keys/", "DELETE /v1/overrides?",
 	}
 	for i := range paths {
-		for _, body := range []string{"", "{}", "[]", bucket("a", 20), `{"changes":[{"action":"put","if_match":0,"body":` + bucket("a", 20) + `}],"dry_run":true}`,
-			`{"overrides":[{"rule":"keep","key":"k","burst":5,"if_match":1}]}`, `{"rule":"keep","key":["a","b"],"burst":5}`, `{"attributes":{"a":"b"}}`, "{\"\\ud800\":\"\xff\"}", `{"percent":1e3}`, `{"a":{"b":[1,2,{"c":null}]}}`} {
+		for _, body := range []string{
+			"", "{}", "[]", bucket("a", 20), `{"changes":[{"action":"put","if_match":0,"body":` + bucket("a", 20) + `}],"dry_run":true}`,
+			`{"overrides":[{"rule":"keep","key":"k","burst":5,"if_match":1}]}`, `{"rule":"keep","key":["a","b"],"burst":5}`, `{"attributes":{"a":"b"}}`, "{\"\\ud800\":\"\xff\"}", `{"percent":1e3}`, `{"a":{"b":[1,2,{"c":null}]}}`,
+		} {
 			f.Add(uint8(i), "k/usage", body)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/tallygate/tallygate/internal/admin/api"
+	"github.com/tallygate/tallygate/internal/fleet"
 )
 
 // Bounds of a request. A bulk of 100,000 overrides takes SQLite half a minute, and
@@ -59,10 +60,7 @@ func (a *API) serve(e *endpoint) http.HandlerFunc {
 			return
 		}
 		if e.raw != nil {
-			if e.poll {
-				// It ends by itself; what it writes has the time it needs.
-				_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // not every writer can
-			}
+			unhurried(w, e.poll)
 			e.raw.ServeHTTP(w, r)
 			return
 		}
@@ -105,6 +103,9 @@ func (a *API) admit(c *call) (err error) {
 // ask reads what the endpoint needs and has it answer.
 func (a *API) ask(w http.ResponseWriter, c *call) (answer, error) {
 	within, most := answerWithin, int64(maxBody)
+	if c.e.access == reporting {
+		most = fleet.MaxReportBytes
+	}
 	if c.e.bulk {
 		within, most = bulkWithin, maxBulk
 		deadline := time.Now().Add(bulkWithin)
@@ -127,7 +128,21 @@ func (a *API) ask(w http.ResponseWriter, c *call) (answer, error) {
 			return answer{}, err
 		}
 	}
+	if !c.e.bulk {
+		unhurried(w, false)
+	}
 	return c.e.answer(c)
+}
+
+// unhurried ends the time for reading once a request is read: net/http takes the
+// end of it for a client that has gone, also while the answer is made. A long poll
+// ends by itself, and may write until then.
+func unhurried(w http.ResponseWriter, poll bool) {
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Time{}) // not every writer can
+	if poll {
+		_ = rc.SetWriteDeadline(time.Time{})
+	}
 }
 
 // route makes the routes of the table.

@@ -204,9 +204,14 @@ type away struct{}
 
 var errAway = errors.New("dial tcp db.internal:5432: connection refused")
 
-func (away) Whole(context.Context) (rulestore.Set, error)            { return rulestore.Set{}, errAway }
-func (away) Since(context.Context, int64) (rulestore.Changes, error) { return rulestore.Changes{}, errAway }
-func (away) Rule(context.Context, string) (rulestore.Rule, error)    { return rulestore.Rule{}, errAway }
+func (away) Whole(context.Context) (rulestore.Set, error) { return rulestore.Set{}, errAway }
+
+func (away) Since(context.Context, int64) (rulestore.Changes, error) {
+	return rulestore.Changes{}, errAway
+}
+
+func (away) Rule(context.Context, string) (rulestore.Rule, error) { return rulestore.Rule{}, errAway }
+
 func (away) Override(context.Context, string, []string) (rulestore.Override, error) {
 	return rulestore.Override{}, errAway
 }

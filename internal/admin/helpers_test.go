@@ -245,18 +245,21 @@ func (l *limiter) Reset(_ context.Context, domain, rule string, key []string) (i
 // pods is a fleet that keeps the last reports.
 type pods struct {
 	mu   sync.Mutex
-	list []admin.Pod
+	list []fleet.Pod
 }
 
-func (p *pods) Report(_ context.Context, r fleet.Report) error {
+func (p *pods) Report(_ context.Context, r fleet.Report) (fleet.Receipt, error) {
+	if err := r.Validate(); err != nil {
+		return fleet.Receipt{}, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.list = append(p.list, admin.Pod{Report: r, SeenAt: time.Unix(1_800_000_000, 0).UTC(), Live: true})
-	return nil
+	p.list = append(p.list, fleet.Pod{Report: r, SeenAt: time.Unix(1_800_000_000, 0).UTC(), Live: true})
+	return fleet.Receipt{Known: true}, nil
 }
 
-func (p *pods) Pods() []admin.Pod {
+func (p *pods) Pods() []fleet.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]admin.Pod(nil), p.list...)
+	return append([]fleet.Pod(nil), p.list...)
 }

@@ -118,16 +118,27 @@ func (a *API) reset(c *call) (answer, error) {
 	if err := a.confine(c.r.Context(), c, []rulestore.Change{change}); err != nil {
 		return answer{}, ofStore(err, nil)
 	}
+	// A pod whose counts nobody shares needs not tell others; one that shares them must
+	// be able to.
+	_, err = a.cfg.Writer.DryRun(c.r.Context(), c.author(), change)
+	alone := a.cfg.Alone && rulestore.CodeOf(err) == rulestore.Elsewhere
+	if err != nil && !alone {
+		return answer{}, ofStore(err, nil)
+	}
 	// The store first: a pod that hears of it and asks finds a full bucket.
 	buckets, err := a.cfg.Resetter.Reset(c.r.Context(), domain, rule, key)
 	if err != nil {
 		return answer{}, ofLimiter(err)
 	}
-	applied, err := a.change(c, false, nil, change)
-	if err != nil {
-		return answer{}, err
+	out := api.Reset{Buckets: buckets}
+	if !alone {
+		applied, err := a.change(c, false, nil, change)
+		if err != nil {
+			return answer{}, err
+		}
+		out.Revision = applied.Revision
 	}
-	return answer{body: api.Reset{Buckets: buckets, Revision: applied.Revision}}, nil
+	return answer{body: out}, nil
 }
 
 func (a *API) explain(c *call) (answer, error) {

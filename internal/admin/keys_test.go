@@ -35,14 +35,14 @@ func TestUsage(t *testing.T) {
 		t.Errorf("asked %q", r.limiter.asked)
 	}
 	for path, want := range map[string]string{
-		"acct_1":                                   `usage default ["acct_1"]`,
-		"2001:db8::1":                              `usage default ["2001:db8::1"]`,
-		"a%2Fb":                                    `usage default ["a/b"]`,
-		"a%2Fusage":                                `usage default ["a/usage"]`,
-		"100%25":                                   `usage default ["100%"]`,
+		"acct_1":      `usage default ["acct_1"]`,
+		"2001:db8::1": `usage default ["2001:db8::1"]`,
+		"a%2Fb":       `usage default ["a/b"]`,
+		"a%2Fusage":   `usage default ["a/usage"]`,
+		"100%25":      `usage default ["100%"]`,
 		url.PathEscape(`["acct_1","GET /v1/{id}"]`): `usage default ["acct_1" "GET /v1/{id}"]`,
-		url.PathEscape(`["[x"]`):                   `usage default ["[x"]`,
-		"%C3%BC%20%3F":                             `usage default ["ü ?"]`,
+		url.PathEscape(`["[x"]`):                    `usage default ["[x"]`,
+		"%C3%BC%20%3F":                              `usage default ["ü ?"]`,
 	} {
 		r.must(t, "GET", "/v1/keys/"+path+"/usage", "")
 		if got := r.limiter.asked[len(r.limiter.asked)-1]; got != want {
@@ -130,7 +130,7 @@ func TestPods_report(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
 	// A field of the next release is passed over.
-	r.must(t, "POST", "/v1/pods/pod%2F1/report", `{"pod":"pod/1","revision":7,"uptime_ms":5,"shards":[{"shard":"a","breaker":"open"}],"rates":[{"rule":"a","key":"k","per_s":3}],"later":true}`)
+	r.must(t, "POST", "/v1/pods/pod%2F1/report", `{"pod":"pod/1","revision":7,"uptime_ms":5,"shards":[{"shard":"a","breaker":"open"}],"rates":[{"domain":"default","rule":"a","key":"k","per_s":3}],"later":true}`)
 	got := r.must(t, "GET", "/v1/pods", "")
 	if p := read[api.Pods](t, got).Pods; len(p) != 1 || p[0].Pod != "pod/1" || p[0].Revision != 7 || p[0].Shards[0].Breaker != "open" || !p[0].Live || p[0].SeenAt.IsZero() {
 		t.Errorf("got %+v", p)

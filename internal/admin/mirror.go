@@ -24,9 +24,11 @@ type mirror struct {
 	compared time.Time
 }
 
-// facts are what a list asks of a rule, read once a version.
+// facts are what a list asks of a rule, read once a body: somebody may change one by
+// hand.
 type facts struct {
-	version  int64
+	live     string // the body it is of
+	trial    string // the candidate's
 	domain   string // "" where the body cannot be read
 	owner    string
 	identity []string
@@ -84,7 +86,7 @@ func factsOf(list []rulestore.Rule, before map[string]facts) map[string]facts {
 	out := make(map[string]facts, len(list))
 	for _, r := range list {
 		known, ok := before[r.ID]
-		if !ok || known.version != r.Version {
+		if !ok || known.live != string(r.Live) || known.trial != string(r.Candidate.Body) {
 			known = factOf(r)
 		}
 		out[r.ID] = known
@@ -93,7 +95,7 @@ func factsOf(list []rulestore.Rule, before map[string]facts) map[string]facts {
 }
 
 func factOf(r rulestore.Rule) facts {
-	out := facts{version: r.Version, text: strings.ToLower(r.ID + "\n" + string(r.Live))}
+	out := facts{live: string(r.Live), trial: string(r.Candidate.Body), text: strings.ToLower(r.ID + "\n" + string(r.Live))}
 	rule, problems := rules.ParseRule(r.Live)
 	if len(problems) > 0 {
 		return out

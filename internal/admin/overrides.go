@@ -140,8 +140,11 @@ func (a *API) postBulk(c *call) (answer, error) {
 // strictly where it is stored. What is no object is left as it is.
 func withoutMatch(item json.RawMessage) (body json.RawMessage, seen int64, err error) {
 	d := json.NewDecoder(bytes.NewReader(item))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+	if !bytes.HasPrefix(bytes.TrimSpace(item), []byte("{")) {
 		return item, 0, nil
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, 0, err
 	}
 	out := []byte{'{'}
 	for d.More() {

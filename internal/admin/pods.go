@@ -2,11 +2,10 @@ package admin
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/tallygate/tallygate/internal/admin/api"
 	"github.com/tallygate/tallygate/internal/fleet"
@@ -26,17 +25,11 @@ func (a *API) pods(c *call) (answer, error) {
 		r := p.Report
 		out.Pods = append(out.Pods, api.Pod{
 			Pod: r.Pod, Revision: r.Revision, Version: r.Version, UptimeMS: r.UptimeMS, Faults: r.Faults, Shards: r.Shards,
-			SeenAt: p.SeenAt, Live: p.Live,
+			SeenAt: p.SeenAt, Live: p.Live, Behind: p.Behind,
 		})
 	}
 	return answer{body: out}, nil
 }
-
-// Bounds of a report beside the body's.
-const (
-	maxPodBytes = 256
-	maxFaults   = 20
-)
 
 func (a *API) report(c *call) (answer, error) {
 	if a.cfg.Fleet == nil {
@@ -50,24 +43,14 @@ func (a *API) report(c *call) (answer, error) {
 	if err := json.Unmarshal(c.body, &r); err != nil {
 		return answer{}, refuseAt(api.BadRequest, "#", clip(strings.TrimPrefix(err.Error(), "json: ")))
 	}
-	id := c.param("id")
-	switch {
-	case id == "" || len(id) > maxPodBytes || !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl):
-		return answer{}, refuse(api.BadRequest, fmt.Sprintf("a pod's id has 1 to %d bytes without control characters", maxPodBytes))
-	case r.Pod != id:
+	if r.Pod != c.param("id") {
 		return answer{}, refuseAt(api.BadRequest, "#/pod", "the report is of another pod than the path")
-	case len(r.Rates) > fleet.MaxRates:
-		return answer{}, refuseAt(api.BadRequest, "#/rates", fmt.Sprintf("a report has at most %d rates, not %d", fleet.MaxRates, len(r.Rates)))
-	case len(r.Faults) > maxFaults:
-		return answer{}, refuseAt(api.BadRequest, "#/faults", fmt.Sprintf("a report has at most %d faults, not %d", maxFaults, len(r.Faults)))
 	}
-	if err := a.cfg.Fleet.Report(c.r.Context(), r); err != nil {
-		if c.r.Context().Err() != nil {
-			return answer{}, err
-		}
-		return answer{}, refuse(api.BadRequest, clip(err.Error()))
+	receipt, err := a.cfg.Fleet.Report(c.r.Context(), r)
+	if fault, ok := errors.AsType[*fleet.FaultError](err); ok {
+		return answer{}, refuse(api.BadRequest, clip(fault.Error()))
 	}
-	return answer{body: struct{}{}}, nil
+	return answer{body: receipt}, err
 }
 
 func (a *API) audit(c *call) (answer, error) {

@@ -58,6 +58,8 @@ func status(code api.Code) (status int, title string) {
 		return http.StatusRequestTimeout, "The body did not arrive in time"
 	case api.VersionConflict:
 		return http.StatusConflict, "Somebody else changed it"
+	case api.ChangedElsewhere:
+		return http.StatusConflict, "The rules are not changed here"
 	case api.NotProven:
 		return http.StatusConflict, "The candidate has not proven itself"
 	case api.TooLarge:
@@ -178,6 +180,8 @@ func ofStore(err error, at func(index int) string) error {
 		if len(out.Errors) > 0 {
 			out.Pointer = out.Errors[0].Pointer
 		}
+	case rulestore.Elsewhere:
+		out.Code = api.ChangedElsewhere
 	default:
 		out.Code = api.BadRequest
 	}

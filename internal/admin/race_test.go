@@ -3,16 +3,13 @@ package admin_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
-	"github.com/tallygate/tallygate/internal/admin"
 	"github.com/tallygate/tallygate/internal/admin/api"
 	"github.com/tallygate/tallygate/internal/pgtest"
 	"github.com/tallygate/tallygate/internal/rulestore/postgres"
@@ -93,44 +90,4 @@ func TestPut_thousandTimesLeavesNoGoroutine(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	goleak.VerifyNone(t, before)
-}
-
-func TestServe_endsWithItsContext(t *testing.T) {
-	t.Parallel()
-	db := openSQLite(t)
-	polling := make(chan struct{})
-	a, err := admin.New(admin.Config{
-		Reader: db, Writer: db, Records: db, Historian: db, Auditor: db,
-		Changes: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { close(polling); <-r.Context().Done() }),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- a.Serve(ctx, l) }()
-	client := &http.Client{Transport: &http.Transport{}}
-	defer client.CloseIdleConnections()
-	polled := make(chan struct{})
-	go func() {
-		defer close(polled)
-		if got, err := client.Get("http://" + l.Addr().String() + "/v1/changes"); err == nil {
-			_ = got.Body.Close()
-		}
-	}()
-	<-polling
-	cancel()
-	select {
-	case err := <-done:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("a long poll keeps it from ending")
-	}
-	<-polled
 }

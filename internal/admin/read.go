@@ -260,7 +260,7 @@ func (c *call) seen() (int64, error) {
 	inner, ended := strings.CutSuffix(inner, `"`)
 	version, err := strconv.ParseInt(inner, 10, 64)
 	if !ok || !ended || err != nil || version < 1 || inner[0] == '+' {
-		return 0, refuseAt(api.BadRequest, "If-Match", fmt.Sprintf(`If-Match is one version in quotes, such as "7", not %s`, clip(text)))
+		return 0, refuseAt(api.BadRequest, "If-Match", `If-Match is one version in quotes, such as "7", not `+clip(text))
 	}
 	return version, nil
 }

@@ -65,8 +65,12 @@ func (a *API) ruleEndpoints() []endpoint {
 	why := param{"why", "why the change is made, for the audit; or the header Tallygate-Why"}
 	return []endpoint{
 		{method: "GET", path: "/v1/rules", id: "listRules", summary: "Rules, by id", access: reading, bounded: true, query: []param{
-			{"domain", "only those of a domain"}, {"owner", "only those of an owner"}, {"q", "only those with this text in id or body"},
-			{"candidate", "true: only those with a candidate; false: only those without"}, {"limit", "1 to 1000, default 100"}, {"after", "next of the page before"},
+			{"domain", "only those of a domain"},
+			{"owner", "only those of an owner"},
+			{"q", "only those with this text in id or body"},
+			{"candidate", "true: only those with a candidate; false: only those without"},
+			{"limit", "1 to 1000, default 100"},
+			{"after", "next of the page before"},
 		}, out: of[api.RulePage](), answer: a.listRules},
 		{method: "GET", path: "/v1/rules/{id}", id: "getRule", summary: "A rule", access: reading, bounded: true, out: of[api.Rule](), answer: a.getRule},
 		{method: "PUT", path: "/v1/rules/{id}", id: "putRule", summary: "Make or replace a rule, or propose a candidate", access: editing, bounded: true, matched: true, created: true, query: []param{
@@ -92,6 +96,7 @@ func (a *API) stageEndpoints() []endpoint {
 		}
 	}
 	return []endpoint{
+		{method: "GET", path: "/v1/rules/{id}/trial", id: "ruleTrial", summary: "How a rule's candidate does", access: reading, bounded: true, out: of[api.TrialStatus](), answer: a.trial},
 		stage("shadow", "Count the live rule and do not enforce it", nil, a.shadow),
 		stage("enforce", "Enforce the live rule", nil, a.enforce),
 		stage("canary", "Have a part of the pods enforce the candidate", of[api.Percent](), a.canary),
@@ -104,8 +109,10 @@ func (a *API) overrideEndpoints() []endpoint {
 	why := param{"why", "why the change is made, for the audit; or the header Tallygate-Why"}
 	return []endpoint{
 		{method: "GET", path: "/v1/overrides", id: "listOverrides", summary: "Overrides, by rule and key", access: reading, bounded: true, query: []param{
-			{"rule", "only those of a rule"}, {"key", "only those of a key, in any spelling; several times for several values"},
-			{"limit", "1 to 1000, default 100"}, {"after", "next of the page before"},
+			{"rule", "only those of a rule"},
+			{"key", "only those of a key, in any spelling; several times for several values"},
+			{"limit", "1 to 1000, default 100"},
+			{"after", "next of the page before"},
 		}, out: of[api.OverridePage](), answer: a.listOverrides},
 		{method: "POST", path: "/v1/overrides", id: "putOverrides", summary: "Make or replace an override, or a bulk of them", access: editing, bounded: true, bulk: true, matched: true, created: true, query: []param{why}, in: of[overrideBody](), out: of[api.Override](), answer: a.postOverrides},
 		{method: "DELETE", path: "/v1/overrides", id: "deleteOverride", summary: "Remove an override", access: editing, bounded: true, matched: true, query: []param{
@@ -127,10 +134,16 @@ func (a *API) keyEndpoints() []endpoint {
 func (a *API) fleetEndpoints() []endpoint {
 	out := []endpoint{
 		{method: "GET", path: "/v1/pods", id: "listPods", summary: "The pods and their last reports", access: reading, out: of[api.Pods](), answer: a.pods},
-		{method: "POST", path: "/v1/pods/{id}/report", id: "reportPod", summary: "What a pod tells every 10 s", access: reporting, exempt: true, in: of[fleet.Report](), out: of[struct{}](), answer: a.report},
+		{method: "POST", path: "/v1/pods/{id}/report", id: "reportPod", summary: "What a pod tells every 10 s", access: reporting, exempt: true, in: of[fleet.Report](), out: of[fleet.Receipt](), answer: a.report},
 		{method: "GET", path: "/v1/audit", id: "listAudit", summary: "Who changed what, newest first", access: reading, bounded: true, query: []param{
-			{"rule", "only those of a rule"}, {"key", "only those of a key; several times for several values"}, {"who", "only those of a person"}, {"action", "only those of an action"},
-			{"from", "from this time on"}, {"to", "before this time"}, {"limit", "1 to 1000, default 100"}, {"before", "next of the page before"},
+			{"rule", "only those of a rule"},
+			{"key", "only those of a key; several times for several values"},
+			{"who", "only those of a person"},
+			{"action", "only those of an action"},
+			{"from", "from this time on"},
+			{"to", "before this time"},
+			{"limit", "1 to 1000, default 100"},
+			{"before", "next of the page before"},
 		}, out: of[api.Audit](), answer: a.audit},
 	}
 	if a.cfg.Changes != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/admin"
 	"github.com/tallygate/tallygate/internal/admin/api"
+	"github.com/tallygate/tallygate/internal/candidate"
 )
 
 func TestRule_life(t *testing.T) {
@@ -205,6 +206,10 @@ func TestRule_dryRun(t *testing.T) {
 type prover struct{ ok bool }
 
 func (p *prover) Proven(string) (bool, string) { return p.ok, "12 checks are too few" }
+
+func (p *prover) Trial(string) (candidate.Verdict, []candidate.KeyCount, error) {
+	return candidate.Verdict{State: candidate.Collecting, Why: "12 checks are too few"}, []candidate.KeyCount{{Key: "k", Count: candidate.Count{Checks: 12, CandidateDenied: 3}}}, nil
+}
 
 func TestRule_stages(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tallygate/tallygate/internal/admin/api"
+	"github.com/tallygate/tallygate/internal/candidate"
 	"github.com/tallygate/tallygate/internal/rulestore"
 )
 
@@ -20,6 +21,33 @@ func (a *API) canary(c *call) (answer, error) {
 		return answer{}, refuseAt(api.BadRequest, "#/percent", "percent is 0 to 100; 0 goes back to stage shadow")
 	}
 	return a.step(c, rulestore.ActionCanary, *body.Percent)
+}
+
+// trial answers how a candidate does.
+func (a *API) trial(c *call) (answer, error) {
+	id, err := c.id()
+	if err != nil {
+		return answer{}, err
+	}
+	r, err := a.rule(c.r.Context(), c, id)
+	if err != nil {
+		return answer{}, err
+	}
+	switch {
+	case r.Candidate.Body == nil:
+		return answer{}, refuse(api.NotFound, fmt.Sprintf("rule %q has no candidate", id))
+	case a.cfg.Prover == nil:
+		return answer{}, refuse(api.NotFound, "nobody here judges candidates")
+	}
+	verdict, hardest, err := a.cfg.Prover.Trial(id)
+	if err != nil {
+		return answer{}, ofStore(err, nil)
+	}
+	out := api.TrialStatus{Rule: id, Stage: r.Candidate.Stage, Percent: r.Candidate.Percent, Since: r.Candidate.Since, Verdict: verdict, Hardest: hardest}
+	if out.Hardest == nil {
+		out.Hardest = []candidate.KeyCount{}
+	}
+	return answer{body: out}, nil
 }
 
 func (a *API) promote(c *call) (answer, error) {

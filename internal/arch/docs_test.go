@@ -93,8 +93,13 @@ func TestDocumentsNameWhatTheCodeNames(t *testing.T) {
 		{"field that comes later", "rules/later.go", "docs/rules.md", cases("laterField")},
 		{"code", "error.go", "docs/api.md", constants("Code")},
 		{"code", "internal/server/problem.go", "docs/api.md", constants("Code")},
+		{"code", "internal/admin/api/problem.go", "docs/admin-api.md", constants("Code")},
+		{"field of the admin API", "internal/admin/api/change.go", "docs/admin-api.md", jsonNames},
+		{"action", "internal/rulestore/change.go", "docs/admin-api.md", constants("Action")},
+		{"role", "internal/admin/token/token.go", "docs/admin-api.md", constants("Role")},
 		{"reason", "verdict.go", "docs/api.md", constants("Reason")},
 		{"source", "verdict.go", "docs/metrics.md", constants("Source")},
+		{"fault", "identity/facts.go", "docs/middleware.md", constants("Fault")},
 		{"outcome", "stats.go", "docs/metrics.md", constants("Outcome")},
 		{"source", "verdict.go", "docs/api.md", constants("Source")},
 	} {

@@ -21,6 +21,8 @@ func rooms() []namedRoom {
 		// The ground: numbers and names, the standard library only.
 		{"limit", room{}},
 		{"identity", room{}},
+		{"identity/request", room{house: []string{"identity"}}},
+		{"identity/jwt", room{house: []string{"identity"}, outside: []string{"github.com/go-jose/go-jose/v4"}}},
 		{"internal/keyed", room{}},
 		{"internal/headers", room{}},
 		{"internal/spelling", room{}},
@@ -43,12 +45,17 @@ func rooms() []namedRoom {
 		// The library. It compiles nothing of anybody else's.
 		{root, room{house: []string{"limit", "identity", "store", "rules", "internal/candidate", "internal/pod"}}},
 
+		// The library in front of a handler and of a gRPC method. The second's modules are
+		// one family: grpc, its error details, and the protobuf they are made of.
+		{"httplimit", room{house: []string{root, "identity", "identity/request", "internal/headers"}}},
+		{"grpclimit", room{house: []string{root, "identity", "identity/request", "internal/headers"}, outside: []string{"google.golang.org"}}},
+
 		// The figures, for who wants them.
 		{"metrics", room{house: []string{root}, outside: []string{"github.com/prometheus/client_golang"}}},
 
 		// The rules of record: the contract, what both databases share, each of them.
-		{"internal/rulestore", room{house: []string{"identity", "rules"}}},
-		{"internal/rulestore/sqldb", room{house: []string{"internal/rulestore"}}},
+		{"internal/rulestore", room{house: []string{"rules"}}},
+		{"internal/rulestore/sqldb", room{house: []string{"internal/rulestore", "rules"}}},
 		{"internal/rulestore/sqlite", room{house: []string{"internal/rulestore/sqldb"}, outside: []string{"github.com/pressly/goose/v3", "modernc.org/sqlite"}}},
 		{"internal/rulestore/postgres", room{house: []string{"internal/rulestore/sqldb"}, outside: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3"}}},
 
@@ -60,6 +67,19 @@ func rooms() []namedRoom {
 		{"internal/rulestore/kept", room{house: []string{"internal/rulestore", "internal/rulestore/wire"}}},
 		{"internal/fleet", room{house: []string{"internal/candidate", "internal/rulestore", "internal/uplink"}}},
 
+		// Files that somebody else renews, and who may use the admin API.
+		{"internal/newest", room{}},
+		{"internal/tlsfiles", room{house: []string{"internal/newest"}}},
+		{"internal/admin/token", room{house: []string{"internal/newest"}, outside: []string{"github.com/goccy/go-yaml"}}},
+
+		// The admin API: its JSON, its server, its client.
+		{"internal/admin/api", room{house: []string{"rules", "internal/candidate", "internal/rulestore", "internal/fleet"}}},
+		{"internal/admin", room{
+			house:   []string{root, "limit", "identity", "store", "rules", "internal/candidate", "internal/rulestore", "internal/rulestore/wire", "internal/fleet", "internal/admin/api", "internal/admin/token"},
+			outside: []string{"github.com/go-chi/chi/v5", "github.com/danielgtaylor/huma/v2"},
+		}},
+		{"internal/rulestore/remote", room{house: []string{"internal/rulestore", "internal/admin/api"}}},
+
 		// The server.
 		{"internal/server", room{house: []string{root, "limit", "store", "rules", "identity", "identity/request", "internal/headers"}}},
 		{"internal/proxy", room{house: []string{root, "identity", "rules", "httplimit", "internal/headers", "internal/pressure"}}},
@@ -70,7 +90,12 @@ func rooms() []namedRoom {
 		{"internal/sim/scenarios", room{}},
 
 		{"cmd/tallygate", room{
-			house: []string{root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/rulestore", "internal/rulestore/postgres", "internal/rulestore/sqldb", "internal/rulestore/sqlite", "internal/server", "internal/sim", "internal/sim/scenario", "internal/sim/scenarios", "internal/spelling"},
+			house: []string{
+				root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/spelling", "internal/tlsfiles",
+				"internal/admin", "internal/admin/api", "internal/admin/token", "internal/fleet",
+				"internal/rulestore", "internal/rulestore/feed", "internal/rulestore/file", "internal/rulestore/kept", "internal/rulestore/postgres", "internal/rulestore/remote", "internal/rulestore/sqlite",
+				"internal/server", "internal/sim", "internal/sim/scenario", "internal/sim/scenarios",
+			},
 			outside: []string{
 				"github.com/goccy/go-yaml",
 				"github.com/knadh/koanf/v2",
@@ -100,6 +125,7 @@ type namedRoom struct {
 func testOnly() []string {
 	return []string{
 		"github.com/anishathalye/porcupine",
+		"github.com/go-chi/chi/v5",
 		"github.com/prometheus/client_model",
 		"github.com/prometheus/common",
 		"github.com/redis/rueidis",

@@ -42,7 +42,7 @@ func (s *sketch) add(hash uint64, key string, count Count) {
 		c := &s.cells[i]
 		if c.hash == hash && string(c.key) == key {
 			c.weight++
-			c.add(count)
+			c.Count = c.plus(count)
 			return
 		}
 		if least < 0 || c.weight < s.cells[least].weight {

@@ -68,7 +68,7 @@ func (t *Tally) Add(rule string, sinceMS, nowMS int64, key string, liveDenied, c
 	tr.lastMS = nowMS
 	count := one(liveDenied, candidateDenied)
 	s := tr.slice(nowMS)
-	s.add(count)
+	s.Count = s.plus(count)
 	s.sketch.add(hash, key, count)
 }
 
@@ -173,10 +173,4 @@ func one(liveDenied, candidateDenied bool) Count {
 		c.CandidateDenied = 1
 	}
 	return c
-}
-
-func (c *Count) add(o Count) {
-	c.Checks += o.Checks
-	c.LiveDenied += o.LiveDenied
-	c.CandidateDenied += o.CandidateDenied
 }

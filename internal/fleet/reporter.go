@@ -36,7 +36,8 @@ type ReporterConfig struct {
 //
 //	NewReporter ─► Start (one goroutine, the first report at once) ─► Close
 type Reporter struct {
-	cfg ReporterConfig
+	cfg  ReporterConfig
+	news chan struct{} // there is something to tell before its time
 
 	// Of the loop.
 	sinceMS int64 // the newest slice that was acknowledged: its count may still have grown
@@ -61,7 +62,7 @@ func NewReporter(cfg ReporterConfig) (*Reporter, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Reporter{cfg: cfg}, nil
+	return &Reporter{cfg: cfg, news: make(chan struct{}, 1)}, nil
 }
 
 // Start begins to report, until Close. Started twice or after Close, it does nothing.
@@ -74,6 +75,18 @@ func (r *Reporter) Start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel, r.done = cancel, make(chan struct{})
 	go r.run(ctx, r.done)
+}
+
+// newsWithin spreads the reports of pods that have news together, such as a change
+// of the rules.
+const newsWithin = 500 * time.Millisecond
+
+// News has the next report made soon, as when the rules changed.
+func (r *Reporter) News() {
+	select {
+	case r.news <- struct{}{}:
+	default: // it is known
+	}
 }
 
 // Close ends a report under way and returns when nothing runs any more. Closed twice,
@@ -94,7 +107,14 @@ func (r *Reporter) run(ctx context.Context, done chan<- struct{}) {
 	defer close(done)
 	for ctx.Err() == nil {
 		r.report(ctx)
-		pause(ctx, time.Duration(float64(r.cfg.Every)*(0.9+0.2*rand.Float64())))
+		timer := time.NewTimer(time.Duration(float64(r.cfg.Every) * (0.9 + 0.2*rand.Float64())))
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-r.news:
+			pause(ctx, min(r.cfg.Every, time.Duration(rand.Int64N(int64(newsWithin)))))
+		}
+		timer.Stop()
 	}
 }
 
@@ -126,9 +146,7 @@ func (r *Reporter) send(ctx context.Context) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
-	if receipt.Known || r.sinceMS == 0 {
-		r.sinceMS = max(r.sinceMS, newest(report.Trials))
-	}
+	r.sinceMS = max(r.sinceMS, newest(report.Trials))
 	return receipt, nil
 }
 

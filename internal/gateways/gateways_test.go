@@ -98,6 +98,7 @@ func TestGateways(t *testing.T) {
 
 // limits: SEC-09, HDR-09. Three requests of a key pass, whatever the parameter.
 func limits(t *testing.T, s *setting, addr string) {
+	t.Helper()
 	for i := range 3 {
 		r, body := ask(t, addr, http.MethodGet, fmt.Sprintf("/v1/labels/%d?page=2", i), "", "X-Api-Key", "acct_7Q2")
 		if r.StatusCode != 200 || !strings.HasPrefix(body, fmt.Sprintf("GET /v1/labels/%d?page=2\n", i)) {
@@ -136,6 +137,7 @@ func limits(t *testing.T, s *setting, addr string) {
 
 // login: two a minute of an address, and the body reaches the application.
 func login(t *testing.T, addr string) {
+	t.Helper()
 	for range 2 {
 		if r, body := ask(t, addr, http.MethodPost, "/login", "user=kim"); r.StatusCode != 200 || !strings.HasPrefix(body, "POST /login\nuser=kim\n") {
 			t.Fatalf("%d %s", r.StatusCode, body)
@@ -150,6 +152,7 @@ func login(t *testing.T, addr string) {
 // spoofs: what a client writes under the gateway's names chooses no bucket, and what it
 // writes under ours reaches nobody.
 func spoofs(t *testing.T, addr string, want int) {
+	t.Helper()
 	header := []string{
 		"X-Api-Key", "acct_spoof",
 		"X-Forwarded-Uri", "/unlimited", "X-Forwarded-Method", "POST", "X-Original-URI", "/unlimited", "X-Original-Method", "POST",
@@ -172,6 +175,7 @@ func spoofs(t *testing.T, addr string, want int) {
 
 // bad: never a gateway's own error page.
 func bad(t *testing.T, addr string) {
+	t.Helper()
 	if r, body := ask(t, addr, http.MethodGet, "/v1/labels/1", "", "X-Api-Key", "a", "X-Api-Key", "b"); r.StatusCode != 400 {
 		t.Errorf("two keys: %d %s", r.StatusCode, body)
 	}
@@ -184,6 +188,7 @@ func bad(t *testing.T, addr string) {
 }
 
 func storeAway(t *testing.T, s *setting, addr string) {
+	t.Helper()
 	s.store.away.Store(true)
 	defer s.store.away.Store(false)
 	r, body := ask(t, addr, http.MethodGet, "/closed", "")

@@ -31,6 +31,9 @@ import (
 // environment the test fails instead.
 func need(t testing.TB, name, install string) string {
 	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("NOT TESTED: needs Linux, where all of 127/8 is the machine's own")
+	}
 	for _, dir := range []string{"", "/usr/sbin/", "/usr/local/sbin/"} {
 		if path, err := exec.LookPath(dir + name); err == nil {
 			return path
@@ -193,7 +196,7 @@ func run(t testing.TB, dir, addr, program string, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, args...) //nolint:gosec,noctx // a fixed program; its life is the test's
+	cmd := exec.Command(program, args...) //nolint:noctx // a fixed program; its life is the test's
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
 	cmd.SysProcAttr = dieWithParent()
@@ -244,28 +247,34 @@ func run(t testing.TB, dir, addr, program string, args ...string) {
 	}
 }
 
+// reply is what a client got.
+type reply struct {
+	StatusCode int
+	Header     http.Header
+}
+
 // ask sends a request to a gateway; headers are names and values by turns.
-func ask(t testing.TB, addr, method, path, body string, header ...string) (*http.Response, string) {
+func ask(t testing.TB, addr, method, path, body string, header ...string) (r reply, text string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+addr+path, strings.NewReader(body))
+	q, err := http.NewRequestWithContext(t.Context(), method, "http://"+addr+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := 0; i < len(header); i += 2 {
 		name := http.CanonicalHeaderKey(header[i])
-		r.Header[name] = append(r.Header[name], header[i+1])
+		q.Header[name] = append(q.Header[name], header[i+1])
 	}
 	// The client is not where the gateway is, which Tallygate trusts.
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 	client := http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext}}
-	resp, err := client.Do(r)
+	resp, err := client.Do(q)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
+	read, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp, string(text)
+	return reply{resp.StatusCode, resp.Header}, string(read)
 }

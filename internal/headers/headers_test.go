@@ -2,6 +2,7 @@ package headers_test
 
 import (
 	"maps"
+	"net/http"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -164,5 +165,32 @@ func TestEncodeAllocs(t *testing.T) {
 	style.Encode(&f, facts)
 	if got := testing.AllocsPerRun(100, func() { style.Encode(&f, facts) }); got != 0 {
 		t.Errorf("Encode allocates %v times", got)
+	}
+}
+
+func TestSetIn(t *testing.T) {
+	t.Parallel()
+	var f headers.Fields
+	style := headers.Style{}
+	style.Encode(&f, headers.Facts{Rule: "r", Limit: 2, WindowMS: 60_000, Denied: true, RetryMS: 1500})
+	h := http.Header{"Retry-After": {"9", "9"}}
+	f.SetIn(h)
+	if len(h) != len(headers.Names()) || len(headers.CanonicalNames()) != len(h) {
+		t.Errorf("got %v", h)
+	}
+	for name, want := range encode(style, headers.Facts{Rule: "r", Limit: 2, WindowMS: 60_000, Denied: true, RetryMS: 1500}) {
+		if got := h.Values(name); len(got) != 1 || got[0] != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	for i, name := range headers.CanonicalNames() {
+		if want := http.CanonicalHeaderKey(headers.Names()[i]); name != want {
+			t.Errorf("got %s, want %s", name, want)
+		}
+	}
+	// The values share an array: one that is added must not run into the next.
+	h.Add("X-RateLimit-Limit", "3")
+	if got := h.Get("X-RateLimit-Remaining"); got != "0" {
+		t.Errorf("after Add, Remaining is %q", got)
 	}
 }

@@ -144,8 +144,14 @@ func parse(t testing.TB, text string) *url.URL {
 	return u
 }
 
+// reply is what a client got.
+type reply struct {
+	StatusCode int
+	Header     http.Header
+}
+
 // get asks the front; headers are names and values by turns.
-func (f *front) get(t testing.TB, path string, header ...string) (resp *http.Response, body string) {
+func (f *front) get(t testing.TB, path string, header ...string) (answer reply, body string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+f.addr+path, http.NoBody)
 	if err != nil {
@@ -155,7 +161,7 @@ func (f *front) get(t testing.TB, path string, header ...string) (resp *http.Res
 		r.Header[http.CanonicalHeaderKey(header[i])] = append(r.Header[http.CanonicalHeaderKey(header[i])], header[i+1])
 	}
 	client := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err = client.Do(r)
+	resp, err := client.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +170,7 @@ func (f *front) get(t testing.TB, path string, header ...string) (resp *http.Res
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp, string(text)
+	return reply{resp.StatusCode, resp.Header}, string(text)
 }
 
 // dial opens a bare connection to the front.

@@ -61,26 +61,26 @@ func TestCostOfTheAnswer(t *testing.T) {
 	_ = gone.Close()
 	for _, tt := range []struct {
 		name      string
-		ledger    ledger
+		ledger    *ledger
 		costs     []string
 		upstream  *url.URL
 		want      []string
 		bad, lost int64
 	}{
-		{"told", ledger{}, []string{"7"}, nil, []string{"reserve 3", "commit 7"}, 0, 0},
-		{"nothing", ledger{}, []string{"0"}, nil, []string{"reserve 3", "commit 0"}, 0, 0},
-		{"missing: the estimate stands", ledger{}, nil, nil, []string{"reserve 3", "commit 3"}, 1, 0},
-		{"twice", ledger{}, []string{"1", "2"}, nil, []string{"reserve 3", "commit 3"}, 1, 0},
-		{"below nothing", ledger{}, []string{"-1"}, nil, []string{"reserve 3", "commit 3"}, 1, 0},
-		{"above the bound", ledger{}, []string{"1000000001"}, nil, []string{"reserve 3", "commit 3"}, 1, 0},
-		{"denied: nothing is held", ledger{full: true}, []string{"7"}, nil, []string{"reserve 3"}, 0, 0},
-		{"never sent", ledger{}, nil, &url.URL{Scheme: "http", Host: gone.Addr().String()}, []string{"reserve 3", "cancel"}, 0, 0},
-		{"the store is away", ledger{fail: errors.New("away")}, []string{"7"}, nil, []string{"reserve 3", "commit 7"}, 0, 1},
+		{"told", &ledger{}, []string{"7"}, nil, []string{"reserve 3", "commit 7"}, 0, 0},
+		{"nothing", &ledger{}, []string{"0"}, nil, []string{"reserve 3", "commit 0"}, 0, 0},
+		{"missing: the estimate stands", &ledger{}, nil, nil, []string{"reserve 3", "commit 3"}, 1, 0},
+		{"twice", &ledger{}, []string{"1", "2"}, nil, []string{"reserve 3", "commit 3"}, 1, 0},
+		{"below nothing", &ledger{}, []string{"-1"}, nil, []string{"reserve 3", "commit 3"}, 1, 0},
+		{"above the bound", &ledger{}, []string{"1000000001"}, nil, []string{"reserve 3", "commit 3"}, 1, 0},
+		{"denied: nothing is held", &ledger{full: true}, []string{"7"}, nil, []string{"reserve 3"}, 0, 0},
+		{"never sent", &ledger{}, nil, &url.URL{Scheme: "http", Host: gone.Addr().String()}, []string{"reserve 3", "cancel"}, 0, 0},
+		{"the store is away", &ledger{fail: errors.New("away")}, []string{"7"}, nil, []string{"reserve 3", "commit 7"}, 0, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			c := newClock()
-			config := proxy.Config{Reserver: &tt.ledger, CostHeader: "x-cost", Upstream: tt.upstream}
+			config := proxy.Config{Reserver: tt.ledger, CostHeader: "x-cost", Upstream: tt.upstream}
 			config.Limit.Limiter = limiterOf(t, c, snapshotOf(t, c, rule("r", "ip", 1)))
 			config.Limit.Cost = func(*http.Request) int64 { return 3 }
 			f := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

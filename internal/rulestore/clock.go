@@ -49,9 +49,20 @@ func (c *clock) offset() time.Duration {
 	newest := c.answers[len(c.answers)-1]
 	best := newest
 	for _, a := range c.answers {
+		if stepped(a, newest) {
+			continue // a clock was set since
+		}
 		if a.took < best.took && newest.at.Sub(a.at) <= clockAge {
 			best = a
 		}
 	}
 	return best.ahead
+}
+
+// clockDrift is by how much two clocks that nobody set may move apart over clockAge.
+const clockDrift = 100 * time.Millisecond
+
+// stepped reports whether two answers cannot both be true of clocks that run on.
+func stepped(a, b clockAnswer) bool {
+	return (a.ahead - b.ahead).Abs() > (a.took+b.took)/2+clockDrift
 }

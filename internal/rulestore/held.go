@@ -1,6 +1,7 @@
 package rulestore
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/tallygate/tallygate/rules"
@@ -114,9 +115,7 @@ func (h *held) take(c Changes) rules.Delta {
 		}
 	}
 	delta, bad := readRows(list, overrides)
-	for name, problems := range bad {
-		h.bad[name] = problems
-	}
+	maps.Copy(h.bad, bad)
 	delta.Gone, delta.Resets = gone, resetsOf(c.Resets)
 	h.revision = c.Revision
 	return delta

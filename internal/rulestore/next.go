@@ -2,6 +2,7 @@ package rulestore
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -40,11 +41,17 @@ func (r *Rule) step(before Version, c Change, at time.Time) (warnings []string, 
 	case ActionPut:
 		body, warnings, err := readRule(r.ID, c.Body)
 		if err == nil {
+			err = r.besideCandidate(body)
+		}
+		if err == nil {
 			r.live(body, at)
 		}
 		return warnings, err
 	case ActionPropose:
 		body, warnings, err := readRule(r.ID, c.Body)
+		if err == nil {
+			err = candidateOf(r.Live, body)
+		}
 		r.Candidate = Candidate{Body: body, Stage: StageShadow, Since: at}
 		return warnings, err
 	case ActionCanary:
@@ -66,6 +73,34 @@ func (r *Rule) step(before Version, c Change, at time.Time) (warnings []string, 
 	case ActionOverride, ActionLift, ActionReset:
 	}
 	return nil, invalid("there is no action " + string(c.Action) + " for a rule")
+}
+
+// besideCandidate refuses a live version that the candidate could not stand beside.
+func (r *Rule) besideCandidate(live json.RawMessage) error {
+	if r.Candidate.Body == nil {
+		return nil
+	}
+	err := candidateOf(live, r.Candidate.Body)
+	if e, ok := errors.AsType[*Error](err); ok {
+		e.Message = "the rule has a candidate that could not stand beside this version; drop the candidate first, with a rollback: " + e.Message
+	}
+	return err
+}
+
+// candidateOf refuses a candidate that could not be compared with a live version.
+func candidateOf(live, candidate json.RawMessage) error {
+	rule, problems := rules.ParseRule(live)
+	if len(problems) > 0 {
+		return invalid("the live version cannot be read; put it again first: " + problems.Error())
+	}
+	next, problems := rules.ParseRule(candidate)
+	if len(problems) > 0 {
+		return nil // written by hand: it is skipped
+	}
+	if faults := rule.FaultsOfCandidate(&next); len(faults) > 0 {
+		return faulty(faults)
+	}
+	return nil
 }
 
 // live puts another body into force.

@@ -4,29 +4,21 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
-	"time"
+	"strconv"
+	"strings"
 
-	"github.com/tallygate/tallygate/identity"
 	"github.com/tallygate/tallygate/rules"
 )
 
 // maxKeyID bounds [KeyID] as text: PostgreSQL indexes no more than 2.7 kB.
 const maxKeyID = 512
 
-// KeyID is the one form of a key: addresses canonical, then the list in JSON, or
-// a digest where that is long. by is the rule's identity.
+// KeyID is the one form of a key: addresses and networks canonical, then the list in
+// JSON, or a digest where that is long. by is the rule's identity.
 func KeyID(by, key []string) string {
-	parts := slices.Clone(key)
-	for i, part := range parts {
-		if i >= len(by) || by[i] != "ip" {
-			continue
-		}
-		if ip, ok := identity.IP(part); ok {
-			parts[i] = ip
-		}
-	}
-	text, err := json.Marshal(parts)
+	text, err := json.Marshal(rules.CanonicalKey(by, key))
 	if err != nil {
 		text = nil // strings always marshal
 	}
@@ -63,7 +55,7 @@ func ReadOverride(c Change) (rule string, key []string, body json.RawMessage, er
 }
 
 // Fits checks an override's body against the live rule it is of.
-func (r *Rule) Fits(body json.RawMessage, at time.Time) error {
+func (r *Rule) Fits(body json.RawMessage) error {
 	if !r.Exists() {
 		return &Error{Code: NotFound, Message: "there is no such rule"}
 	}
@@ -75,12 +67,62 @@ func (r *Rule) Fits(body json.RawMessage, at time.Time) error {
 	if len(problems) > 0 {
 		return faulty(problems)
 	}
-	rule.Supersedes = nil // the others are not asked here
-	_, problems = rules.Compile(nil, rules.Set{Rules: []rules.Rule{rule}, Overrides: []rules.Override{o}}, 1, at)
-	if faults := problems.Faults(); len(faults) > 0 {
+	if faults := rule.FaultsOf(&o); len(faults) > 0 {
 		return faulty(faults)
 	}
 	return nil
+}
+
+// misfitsShown is how many overrides a warning names.
+const misfitsShown = 3
+
+// Misfits returns a warning that names the overrides which do not fit a body of their
+// rule, "" where all do. Those that cannot be read are warned of elsewhere. what says
+// which body it is.
+func Misfits(what string, body json.RawMessage, overrides []Override) string {
+	rule, problems := rules.ParseRule(body)
+	if len(problems) > 0 {
+		return ""
+	}
+	count := 0
+	var shown []string
+	for i := range overrides {
+		o, problems := rules.ParseOverride(overrides[i].Body)
+		if len(problems) > 0 || len(rule.FaultsOf(&o)) == 0 {
+			continue
+		}
+		if count++; count <= misfitsShown {
+			shown = append(shown, strconv.Quote(strings.Join(o.Key, ", ")))
+		}
+	}
+	switch {
+	case count == 0:
+		return ""
+	case count == 1:
+		return "1 override of the rule does not fit " + what + " and will be skipped: " + shown[0]
+	case count > misfitsShown:
+		shown = append(shown, "…")
+	}
+	return fmt.Sprintf("%d overrides of the rule do not fit %s and will be skipped: %s", count, what, strings.Join(shown, ", "))
+}
+
+// Patterns counts the overrides that stand for many keys. by is the rule's identity.
+func Patterns(by []string, overrides []Override) int {
+	count := 0
+	for i := range overrides {
+		if rules.IsPattern(by, overrides[i].Key) {
+			count++
+		}
+	}
+	return count
+}
+
+// CheckPatterns refuses one more pattern of a rule that has so many.
+func CheckPatterns(count int) error {
+	if count < rules.MaxPatterns {
+		return nil
+	}
+	return invalid(fmt.Sprintf("the rule has %d overrides with * or for networks, and %d are the most; remove some, or use another rule", count, rules.MaxPatterns))
 }
 
 // CheckReset refuses a reset of no key.

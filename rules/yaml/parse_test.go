@@ -82,6 +82,8 @@ func TestParseSkipsFaultyRulesAlone(t *testing.T) {
 		{"twice", "    rate: 1\n    rate: 2", `10:5: rule "bad": rate: is given twice; keep one`},
 		{"inside match", "    match: {plan: 5}", `9:19: rule "bad": match.plan: 5 is not a text; put it in quotes`},
 		{"inside identity", "    identity:\n      - a\n      - true", `11:9: rule "bad": identity[1]: true is not a text; put it in quotes`},
+		{"on_change of a bucket", "    match: {a: b}\n    identity: k\n    algorithm: token_bucket\n    rate: 1\n    burst: 1\n    on_change: next_window", `14:16: rule "bad": on_change: is only for fixed_window and sliding_window, not token_bucket; remove it`},
+		{"max_new_keys_per_s of none", "    max_new_keys_per_s: 0", `9:25: rule "bad": max_new_keys_per_s: 0 is below 1; raise it`},
 		{"later", "    regions: {a: 0.5}", `9:5: rule "bad": regions: not supported yet; remove it`},
 		{"missing fields", "    algorithm: token_bucket\n    match: {a: b}\n    identity: k", "8:5: rule \"bad\": rate: missing; token_bucket needs it"},
 		{"whole rule", "    match: {a: '*'}\n    action: deny", `9:5: rule "bad": match: covers every route; name what it is for, or say covers_all: true`},
@@ -220,4 +222,27 @@ func FuzzParse(f *testing.F) {
 		}
 		rules.Lint(set, time.Unix(0, 0))
 	})
+}
+
+func TestNewBucketsAndPatterns(t *testing.T) {
+	t.Parallel()
+	set, problems := yaml.Parse([]byte(`
+rules:
+  - {id: w, match: {a: b}, identity: k, algorithm: fixed_window, limit: 5, window_s: 60, on_change: next_window, max_new_keys_per_s: off}
+  - {id: i, match: {a: b}, identity: ip, algorithm: token_bucket, rate: 5, burst: 6, max_new_keys_per_s: 20}
+overrides:
+  - {rule: w, key: acct_*, limit: 7}
+  - {rule: w, key: '*', limit: 8}
+  - {rule: i, key: 2001:db8::/32, burst: 9}
+`))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	w, i := set.Rules[0], set.Rules[1]
+	if w.OnChange != rules.OnChangeNextWindow || w.MaxNewKeysPerS != 0 || i.MaxNewKeysPerS != 20 || len(set.Overrides) != 3 {
+		t.Errorf("got %+v, %+v and %d overrides", w, i, len(set.Overrides))
+	}
+	if _, problems := rules.Compile(nil, set, 1, time.Now()); len(problems) > 0 {
+		t.Errorf("compiled: %v", problems)
+	}
 }

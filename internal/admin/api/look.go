@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/candidate"
 	"github.com/tallygate/tallygate/internal/fleet"
+	"github.com/tallygate/tallygate/internal/rulestore"
 )
 
 // Usage is what is left for one key. Asking spends nothing.
@@ -66,10 +68,22 @@ type RuleExplanation struct {
 	Reason       string `json:"reason,omitempty"`
 }
 
+// TrialStatus is how a rule's candidate does, by what the pods counted.
+type TrialStatus struct {
+	Rule    string          `json:"rule"`
+	Stage   rulestore.Stage `json:"stage" enum:"shadow,canary"`
+	Percent int             `json:"percent"`
+	Since   time.Time       `json:"since"`
+	// Verdict is that of the last minute.
+	Verdict candidate.Verdict `json:"verdict"`
+	// Hardest are the keys of which the candidate denied most that the live rule did not.
+	Hardest []candidate.KeyCount `json:"hardest"`
+}
+
 // Reset is what a reset did.
 type Reset struct {
 	Buckets  int   `json:"buckets" doc:"how many are full again"`
-	Revision int64 `json:"revision" doc:"that by which pods hear of it"`
+	Revision int64 `json:"revision" doc:"that by which pods hear of it; 0 where no other pod shares the counts"`
 }
 
 // Pods is the fleet.
@@ -88,4 +102,5 @@ type Pod struct {
 	Shards   []fleet.Shard `json:"shards,omitempty"`
 	SeenAt   time.Time     `json:"seen_at"`
 	Live     bool          `json:"live" doc:"it reported lately"`
+	Behind   bool          `json:"behind" doc:"it works from an older revision than it should"`
 }

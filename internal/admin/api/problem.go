@@ -21,6 +21,7 @@ const (
 	RequestTimeout       Code = "request_timeout"
 	VersionConflict      Code = "version_conflict"
 	NotProven            Code = "not_proven"
+	ChangedElsewhere     Code = "changed_elsewhere"
 	TooLarge             Code = "too_large"
 	UnsupportedMediaType Code = "unsupported_media_type"
 	InvalidRule          Code = "invalid_rule"
@@ -58,9 +59,6 @@ type Fault struct {
 	Value   string `json:"value,omitempty" doc:"what stood there, shortened"`
 	Fix     string `json:"fix,omitempty"`
 }
-
-// Error returns the detail: a problem is an error to clients.
-func (p *Problem) Error() string { return p.Detail }
 
 // Faults writes what is wrong with a body that stands at a JSON pointer.
 func Faults(at string, problems rules.Problems) []Fault {

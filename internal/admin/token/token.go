@@ -41,8 +41,9 @@ const (
 	Editor Role = "editor"
 	// Admin may do everything, and look into the process.
 	Admin Role = "admin"
-	// Pod follows the rules and reports; nothing else.
-	Pod Role = "pod"
+	// Pod follows the rules and reports, Check asks for checks; nothing else.
+	Pod   Role = "pod"
+	Check Role = "check"
 )
 
 // Token is who shows a token.
@@ -155,13 +156,13 @@ func (w written) entry() (entry, error) {
 		return e, fmt.Errorf("domain: 1 to %d of A-Z a-z 0-9 . _ - are a domain", maxNameBytes)
 	}
 	switch w.Role {
-	case Viewer, Editor, Admin:
+	case Viewer, Editor, Admin, Check:
 	case Pod:
 		if w.Domain != "" {
 			return e, errors.New("domain: a pod needs the rules of all domains; leave it out")
 		}
 	default:
-		return e, errors.New("role: it is viewer, editor, admin or pod")
+		return e, errors.New("role: it is viewer, editor, admin, pod or check")
 	}
 	sum, err := hex.DecodeString(w.SHA256)
 	if err != nil || len(sum) != len(e.sum) {

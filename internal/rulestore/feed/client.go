@@ -112,7 +112,8 @@ func (c *Client) Close() error {
 // Whole implements rulestore.Reader. Where changes lead to the hash that the control
 // plane tells, they are all that is transferred.
 func (c *Client) Whole(ctx context.Context) (rulestore.Set, error) {
-	if kept := c.take(func(t *told) bool { return t.whole }); kept != nil {
+	// One that is no newer than the copy may be of before the copy: it is asked again.
+	if kept := c.take(func(t *told) bool { return t.whole && t.revision() > c.mirror.Revision() }); kept != nil {
 		return c.adopt(kept), nil
 	}
 	c.mu.Lock()
@@ -163,7 +164,7 @@ func (c *Client) adopt(t *told) rulestore.Set {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mirror.Replace(t.set)
-	c.has = true
+	c.has, c.kept = true, nil // what was kept is older than this, or this
 	set := t.set
 	set.Now = c.nowOf(t)
 	return set

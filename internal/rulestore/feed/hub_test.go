@@ -394,6 +394,9 @@ func TestAChangeReachesAllWatchersSoon(t *testing.T) {
 			p99 := took[len(took)*99/100]
 			t.Logf("the last of %d pods had a change after %v (median), %v (p99); the database was asked %d times for %d changes",
 				pods, took[len(took)/2], p99, d.asked()-before, tt.changes)
+			if raced {
+				tt.limit *= 10 // what is timed is then the detector
+			}
 			if p99 > tt.limit {
 				t.Errorf("p99 is %v, want at most %v", p99, tt.limit)
 			}
@@ -544,7 +547,7 @@ func (b *lockedBuffer) String() string {
 }
 
 // listen serves a hub where another was served before.
-func listen(t testing.TB, url string, h *feed.Hub) *httptest.Server {
+func listen(t testing.TB, url string, h *feed.Hub) {
 	t.Helper()
 	listener, err := net.Listen("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {
@@ -558,5 +561,4 @@ func listen(t testing.TB, url string, h *feed.Hub) *httptest.Server {
 		_ = h.Close()
 		server.Close()
 	})
-	return server
 }

@@ -179,8 +179,7 @@ func TestOutages(t *testing.T) {
 	}
 	eventually(t, "the database answers", func() bool { _, err := db.Whole(t.Context()); return err == nil })
 	second := apply(t, db.DB, rulestore.Change{Action: rulestore.ActionPut, Body: body("a", 20), IfMatch: 1})
-	again := listen(t, url, startStoreHub(t, db))
-	defer again.Close()
+	listen(t, url, startStoreHub(t, db))
 	eventually(t, "the change on the restarted pod", func() bool { return restarted.source.Revision() == second })
 	if lim, _ := restarted.watcher.Snapshot().Rule("a").Effective("k", time.Now()); lim.Burst != 20 {
 		t.Errorf("burst %d in force, want 20", lim.Burst)

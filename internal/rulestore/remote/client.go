@@ -2,7 +2,7 @@
 // same interfaces as those of a database, with the same errors.
 //
 // A refusal of a change is a *rulestore.Error as the other side's store made it;
-// everything else the API says is a *api.Problem; any other error says that it
+// everything else the API says is an *Error; any other error says that it
 // could not be asked. Where the connection was lost after the request was sent, a
 // change may have been made. Nothing is sent twice.
 package remote
@@ -124,6 +124,13 @@ func (c *Client) build(ctx context.Context, q request) (*http.Request, error) {
 	return sent, nil
 }
 
+// Error is a problem that is none of the rules': who asks may not, the pace, a store
+// that is away. See docs/admin-api.md for its codes.
+type Error struct{ api.Problem }
+
+// Error returns the detail, which is for people.
+func (e *Error) Error() string { return e.Detail }
+
 // problem turns what is no answer into an error.
 func (c *Client) problem(got *http.Response, text []byte) error {
 	var p api.Problem
@@ -146,7 +153,7 @@ func (c *Client) problem(got *http.Response, text []byte) error {
 		e.Code, e.Problems = rulestore.Invalid, api.Problems(p.Rule, p.Errors)
 	default:
 		if p.Index == nil {
-			return &p
+			return &Error{p}
 		}
 		e.Code = rulestore.Invalid // a change that makes no sense
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/tallygate/tallygate/internal/admin/api"
-	"github.com/tallygate/tallygate/internal/fleet"
 	"github.com/tallygate/tallygate/internal/rulestore"
 )
 
@@ -29,9 +28,11 @@ func (c *Client) Pods(ctx context.Context) (api.Pods, error) {
 	return out, err
 }
 
-// Report tells what a pod has to tell.
-func (c *Client) Report(ctx context.Context, r fleet.Report) error {
-	return c.do(ctx, request{method: http.MethodPost, path: "/v1/pods/" + url.PathEscape(r.Pod) + "/report", body: r}, &struct{}{})
+// Trial returns how a rule's candidate does.
+func (c *Client) Trial(ctx context.Context, rule string) (api.TrialStatus, error) {
+	var out api.TrialStatus
+	err := c.do(ctx, request{method: http.MethodGet, path: "/v1/rules/" + url.PathEscape(rule) + "/trial"}, &out)
+	return out, of(err, rule, nil)
 }
 
 // Usage returns what is left for a key; "" is the default domain, or the token's.

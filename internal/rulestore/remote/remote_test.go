@@ -17,6 +17,7 @@ import (
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/internal/admin"
 	"github.com/tallygate/tallygate/internal/admin/api"
+	"github.com/tallygate/tallygate/internal/candidate"
 	"github.com/tallygate/tallygate/internal/fleet"
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/internal/rulestore/remote"
@@ -67,12 +68,17 @@ func (r *rig) Reset(_ context.Context, domain, rule string, key []string) (int, 
 	return 1, nil
 }
 
-func (r *rig) Report(_ context.Context, report fleet.Report) error {
-	r.asked = append(r.asked, "report "+report.Pod)
-	return nil
+func (r *rig) Report(context.Context, fleet.Report) (fleet.Receipt, error) {
+	return fleet.Receipt{}, nil
 }
 
-func (r *rig) Pods() []admin.Pod { return []admin.Pod{{Report: fleet.Report{Pod: "p"}, Live: true}} }
+func (r *rig) Pods() []fleet.Pod { return []fleet.Pod{{Report: fleet.Report{Pod: "p"}, Live: true}} }
+
+func (r *rig) Proven(string) (bool, string) { return false, "too little" }
+
+func (r *rig) Trial(rule string) (candidate.Verdict, []candidate.KeyCount, error) {
+	return candidate.Verdict{State: candidate.Collecting, Why: rule}, []candidate.KeyCount{{Key: "k"}}, nil
+}
 
 func by() rulestore.Author { return rulestore.Author{Who: "kim", Why: "ein Grund, für alle"} }
 
@@ -103,7 +109,8 @@ func TestClient_saysWhatTheStoreSays(t *testing.T) {
 		{Action: rulestore.ActionCanary, Rule: "a", IfMatch: 3, Percent: 7},
 		override("a", "203.0.113.9", 50, 0), override("b", "2001:db8::1", 50, 0),
 		{Action: rulestore.ActionReset, Rule: "a", Key: []string{"203.0.113.9"}},
-		put("gone", 1, 0), {Action: rulestore.ActionDelete, Rule: "gone", IfMatch: 1},
+		put("gone", 1, 0),
+		{Action: rulestore.ActionDelete, Rule: "gone", IfMatch: 1},
 	}
 	dry, err := r.client.DryRun(ctx, by(), changes...)
 	if err != nil || dry.Revision != 0 || len(dry.Results) != len(changes) {
@@ -163,9 +170,13 @@ func TestClient_saysWhatTheStoreSays(t *testing.T) {
 	}
 }
 
-type parts interface {
+type looks interface {
 	rulestore.Records
 	rulestore.Overrides
+}
+
+type parts interface {
+	looks
 	rulestore.Historian
 	rulestore.Auditor
 }
@@ -279,13 +290,10 @@ func TestClient_looks(t *testing.T) {
 			t.Errorf("%q: asked %s", key, last)
 		}
 	}
-	if err := r.client.Report(ctx, fleet.Report{Pod: "a/b c"}); err != nil || r.asked[len(r.asked)-1] != "report a/b c" {
-		t.Errorf("got %v, asked %s", err, r.asked[len(r.asked)-1])
-	}
 	if pods, err := r.client.Pods(ctx); err != nil || len(pods.Pods) != 1 || !pods.Pods[0].Live {
 		t.Errorf("got %+v, %v", pods, err)
 	}
-	var p *api.Problem
+	var p *remote.Error
 	if _, err := r.client.Explain(ctx, api.Check{Domain: "none", Attributes: map[string]string{"a": "b"}}); !errors.As(err, &p) || p.Code != "unknown_domain" {
 		t.Errorf("got %v", err)
 	}

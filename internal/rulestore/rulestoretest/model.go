@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/tallygate/tallygate/internal/rulestore"
+	"github.com/tallygate/tallygate/rules"
 )
 
 // model is what a store must be, written the slow way: bodies by name.
@@ -129,6 +131,7 @@ func (m *model) current(c rulestore.Change) int64 {
 func testModel(t *testing.T, h Harness) {
 	round := 0
 	follower := rulestore.Set{}
+	w, _, _ := watch(t, h, 50*time.Millisecond) // changes most of the time, and now and then everything
 	rapid.Check(t, func(rt *rapid.T) {
 		round++
 		m := &model{rules: map[string]*modelRule{}, overrides: map[string]*modelOverride{}}
@@ -140,15 +143,43 @@ func testModel(t *testing.T, h Harness) {
 			}
 			if rapid.Bool().Draw(rt, "follow") {
 				follower = follow(t, rt, h, follower)
+				reload(t, w)
 			}
 		}
+		reload(t, w)
 		follower = follow(t, rt, h, follower)
 		set := h.whole(t)
 		if follower.Hash != set.Hash || follower.Revision != set.Revision {
 			rt.Fatalf("who followed is at %d, %s; the whole is %d, %s", follower.Revision, follower.Hash, set.Revision, set.Hash)
 		}
 		m.compare(t, rt, h, set, round)
+		live, _ := set.Live()
+		whole, _ := rules.Compile(nil, live, 1, time.Now())
+		if got, want := inForce(w.Snapshot()), inForce(whole); got != want {
+			rt.Fatalf("who watched has\n%s\nwant\n%s", got, want)
+		}
 	})
+}
+
+// inForce is the numbers of a snapshot as text.
+func inForce(s *rules.Snapshot) string {
+	var b strings.Builder
+	for _, rule := range s.Rules() {
+		fmt.Fprint(&b, rule.ID(), rule.Shadow())
+		both := []*rules.Compiled{rule}
+		if trial := rule.Trial(); trial != nil {
+			fmt.Fprint(&b, " ", trial.Percent, trial.SinceMS)
+			both = append(both, trial.Rule)
+		}
+		for _, c := range both {
+			for _, key := range []string{"k0", "k1", "x"} {
+				lim, _ := c.Effective(key, time.Now())
+				fmt.Fprint(&b, " ", lim.Burst)
+			}
+		}
+		fmt.Fprintln(&b)
+	}
+	return b.String()
 }
 
 // draw draws a change, most of the time with the version that is there.

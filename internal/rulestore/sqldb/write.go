@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/rulestore"
+	"github.com/tallygate/tallygate/rules"
 )
 
 // Apply implements rulestore.Writer.
@@ -42,7 +43,7 @@ func (d *DB) write(ctx context.Context, by rulestore.Author, changes []rulestore
 		return rulestore.Applied{}, err
 	}
 	at := d.cfg.Now().UTC().Truncate(time.Millisecond)
-	w := writer{tx: tx, by: by, at: at, revision: max(last+1, at.UnixMilli())}
+	w := writer{tx: tx, by: by, at: at, revision: max(last+1, at.UnixMilli()), patterns: map[string]int{}}
 	applied := rulestore.Applied{Revision: w.revision, Results: make([]rulestore.Result, len(changes))}
 	for i, c := range changes {
 		if c.Rule == "" {
@@ -95,6 +96,7 @@ type writer struct {
 	by       rulestore.Author
 	at       time.Time
 	revision int64
+	patterns map[string]int // of the rules that were given one
 }
 
 func (w *writer) change(ctx context.Context, c rulestore.Change) (rulestore.Result, error) {
@@ -133,6 +135,7 @@ func (w *writer) rule(ctx context.Context, c rulestore.Change) (rulestore.Result
 			return rulestore.Result{}, err
 		}
 	}
+	delete(w.patterns, next.ID) // what is a pattern is its identity's to say
 	values := columns(&next)
 	if _, err := w.tx.ExecContext(ctx, putRule, values...); err != nil {
 		return rulestore.Result{}, err
@@ -140,7 +143,11 @@ func (w *writer) rule(ctx context.Context, c rulestore.Change) (rulestore.Result
 	if _, err := w.tx.ExecContext(ctx, addVersion, append(values, string(c.Action), w.by.Who, w.by.Why)...); err != nil {
 		return rulestore.Result{}, err
 	}
-	result := rulestore.Result{Version: next.Version, Rule: next, Warnings: warnings}
+	misfits, err := w.misfits(ctx, c.Action, &now, &next)
+	if err != nil {
+		return rulestore.Result{}, err
+	}
+	result := rulestore.Result{Version: next.Version, Rule: next, Warnings: append(warnings, misfits...)}
 	if result.Before, err = now.State(); err != nil {
 		return result, err
 	}
@@ -148,6 +155,31 @@ func (w *writer) rule(ctx context.Context, c rulestore.Change) (rulestore.Result
 		return result, err
 	}
 	return result, w.audit(ctx, c.Action, c.Rule, nil, result)
+}
+
+// misfits warns of the overrides that do not fit what a change put into force or on
+// trial.
+func (w *writer) misfits(ctx context.Context, action rulestore.Action, now, next *rulestore.Rule) ([]string, error) {
+	what, body := "this version", next.Live
+	switch action {
+	case rulestore.ActionPropose:
+		what, body = "the candidate", next.Candidate.Body
+	case rulestore.ActionPut, rulestore.ActionPromote, rulestore.ActionRollback:
+		if !now.Exists() || next.LiveVersion == now.LiveVersion {
+			return nil, nil // no overrides, or the same numbers as before
+		}
+	case rulestore.ActionCanary, rulestore.ActionShadow, rulestore.ActionEnforce, rulestore.ActionDelete,
+		rulestore.ActionOverride, rulestore.ActionLift, rulestore.ActionReset:
+		return nil, nil
+	}
+	all, err := list(ctx, w.tx, scanOverride, queryOverridesOf, next.ID)
+	if err != nil {
+		return nil, err
+	}
+	if warning := rulestore.Misfits(what, body, all); warning != "" {
+		return []string{warning}, nil
+	}
+	return nil, nil
 }
 
 // find returns a rule or its tombstone; with the id alone where there is none.
@@ -189,11 +221,31 @@ func (w *writer) override(ctx context.Context, c rulestore.Change) (rulestore.Re
 		}
 		return w.lift(ctx, now)
 	}
-	if err := rule.Fits(next.Body, w.at); err != nil {
+	if err := rule.Fits(next.Body); err != nil {
 		return rulestore.Result{}, about(err, next)
+	}
+	if current == 0 && rules.IsPattern(rule.Identity(), next.Key) {
+		if err := w.onePatternMore(ctx, &rule); err != nil {
+			return rulestore.Result{}, about(err, next)
+		}
 	}
 	next.ID, next.Version = rulestore.KeyID(rule.Identity(), next.Key), now.Version+1
 	return w.keep(ctx, c.Action, now, next)
+}
+
+// onePatternMore refuses a pattern beyond those that a rule may have. They are counted
+// once a transaction: a bulk may hold all of them.
+func (w *writer) onePatternMore(ctx context.Context, rule *rulestore.Rule) error {
+	count, counted := w.patterns[rule.ID]
+	if !counted {
+		all, err := list(ctx, w.tx, scanOverride, queryOverridesOf, rule.ID)
+		if err != nil {
+			return err
+		}
+		count = rulestore.Patterns(rule.Identity(), all)
+	}
+	w.patterns[rule.ID] = count + 1
+	return rulestore.CheckPatterns(count)
 }
 
 // about names the override that an error is of.
@@ -221,6 +273,7 @@ func (w *writer) liftAll(ctx context.Context, rule string) error {
 func (w *writer) lift(ctx context.Context, now rulestore.Override) (rulestore.Result, error) {
 	next := now
 	next.Version, next.Deleted = now.Version+1, true
+	delete(w.patterns, now.Rule) // counted again if need be
 	return w.keep(ctx, rulestore.ActionLift, now, next)
 }
 

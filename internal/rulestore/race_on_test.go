@@ -1,0 +1,5 @@
+//go:build race
+
+package rulestore_test
+
+const raceDetector = true
