@@ -196,7 +196,7 @@ func run(t testing.TB, dir, addr, program string, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, args...) //nolint:noctx // a fixed program; its life is the test's
+	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
 	cmd.SysProcAttr = dieWithParent()

@@ -68,15 +68,15 @@ func log(id, route, by string, n int64) rules.Rule {
 	}
 }
 
-// reply is what a gateway got.
-type reply struct {
+// forwardReply is what a gateway got.
+type forwardReply struct {
 	StatusCode int
 	Header     http.Header
 	body       string
 }
 
 // ask asks as a gateway does; headers are names and values by turns.
-func ask(h http.Handler, query, peer string, header ...string) reply {
+func ask(h http.Handler, query, peer string, header ...string) forwardReply {
 	r := httptest.NewRequest(http.MethodGet, forwardPath+query, http.NoBody)
 	r.RemoteAddr = peer
 	for i := 0; i < len(header); i += 2 {
@@ -84,7 +84,7 @@ func ask(h http.Handler, query, peer string, header ...string) reply {
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	return reply{w.Code, w.Header(), w.Body.String()}
+	return forwardReply{w.Code, w.Header(), w.Body.String()}
 }
 
 // login is the original request as Caddy and Traefik tell it.
