@@ -62,7 +62,8 @@ type Config struct {
 	// AnswerTimeout bounds the wait for the head of an answer; beyond it the client
 	// gets 504. 0 means 30 s. The body may take as long as it likes.
 	AnswerTimeout time.Duration
-	// StallTimeout is how long a client may take nothing of its answer. 0 means 60 s.
+	// StallTimeout is how long a client may take nothing of its answer or, in HTTP/1.1,
+	// send nothing of its body. 0 means 60 s.
 	StallTimeout time.Duration
 	// MaxInflight bounds the requests under way, streams among them; more get 503 at
 	// once. 0 means 16,384.

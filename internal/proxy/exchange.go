@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/tallygate/tallygate/rules"
@@ -24,6 +25,8 @@ type exchange struct {
 	// cost is what the answer told, where told; lost that the upstream was not reached.
 	cost       int64
 	told, lost bool
+	// stalled says that the client did not send its body.
+	stalled atomic.Bool
 }
 
 type exchangeKey struct{}
@@ -55,6 +58,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Header[headerRequestID] = []string{id}
 	defer p.settle(r.Context(), x) // also when an answer breaks off, which is a panic
 	s := newStalling(w, p.config.StallTimeout, r.ProtoMajor > 1)
+	if r.ProtoMajor == 1 && r.Body != http.NoBody {
+		r.Body = &slowBody{ReadCloser: r.Body, control: s.control, timeout: p.config.StallTimeout, stalled: &x.stalled}
+	}
 	p.limited.ServeHTTP(s, r)
 	s.end()
 }

@@ -1,7 +1,11 @@
 package proxy
 
 import (
+	"errors"
+	"io"
 	"net/http"
+	"os"
+	"sync/atomic"
 	"time"
 )
 
@@ -53,3 +57,37 @@ func (s *stalling) FlushError() error {
 
 // Unwrap lets [http.ResponseController] find the rest, hijacking above all.
 func (s *stalling) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+// slowBody is the body of a request that gives up on a client which sends nothing of
+// it. It is for HTTP/1.1: a stream of HTTP/2 may be quiet for as long as it likes (gRPC's
+// are), and costs no connection.
+type slowBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+	timeout time.Duration
+	closed  atomic.Bool
+	// stalled says that it gave up.
+	stalled *atomic.Bool
+}
+
+// Read implements [io.Reader]. No deadline stands between reads: net/http reads on by
+// itself, to learn that the client has gone.
+func (b *slowBody) Read(p []byte) (int, error) {
+	if b.closed.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	_ = b.control.SetReadDeadline(time.Now().Add(b.timeout))
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		b.stalled.Store(true)
+		return n, err // the connection is lost: what comes would be taken for a request
+	}
+	_ = b.control.SetReadDeadline(time.Time{})
+	return n, err
+}
+
+// Close implements [io.Closer].
+func (b *slowBody) Close() error {
+	b.closed.Store(true)
+	return b.ReadCloser.Close()
+}

@@ -197,6 +197,39 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
+// A client that stops in the middle of its body is given up on; one that is slow is not.
+func TestSlowBody(t *testing.T) {
+	t.Parallel()
+	f := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(w, r.Body)
+	}), 10, proxy.Config{StallTimeout: 200 * time.Millisecond})
+	const head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"
+	conn, in := f.dial(t)
+	for range 2 { // on one connection: nothing is left of the first
+		_, _ = io.WriteString(conn, head)
+		for _, b := range []string{"s", "l", "o", "w", "!"} {
+			<-time.After(60 * time.Millisecond)
+			_, _ = io.WriteString(conn, b)
+		}
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if string(body) != "slow!" || err != nil {
+			t.Fatalf("%q, %v", body, err)
+		}
+		<-time.After(250 * time.Millisecond) // an idle connection is no stalled client
+	}
+	_, _ = io.WriteString(conn, head+"st")
+	text, err := io.ReadAll(in)
+	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 408 ") || !strings.Contains(string(text), `"code":"request_timeout"`) {
+		t.Errorf("%s, %v", text, err)
+	}
+	eventually(t, "the request ends", func() bool { return f.Stats().Inflight == 0 })
+}
+
 // preface opens a connection of HTTP/2, with empty SETTINGS.
 func preface() []byte {
 	return append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frame(4, 0, 0, nil)...)

@@ -153,6 +153,9 @@ func (p *Proxy) unanswered(w http.ResponseWriter, r *http.Request, err error) {
 	x.lost = errors.As(err, &op) && op.Op == "dial"
 	var slow net.Error
 	switch {
+	case x.stalled.Load():
+		w.Header().Set("Connection", "close")
+		writeProblem(w, http.StatusRequestTimeout, "request_timeout", "The body did not arrive in time", "")
 	case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
 		// The client is gone, or the proxy is stopping: it is nobody's failure.
 		writeProblem(w, http.StatusBadGateway, "canceled", "Canceled", "the request ended before its answer")
