@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -224,6 +226,46 @@ func TestForwardMapsEveryRefusal(t *testing.T) {
 			t.Errorf("%d", r.StatusCode)
 		}
 	})
+}
+
+// deciding is a limiter that does as it is told.
+type deciding func(v *tallygate.Verdict) error
+
+func (d deciding) Decide(_ context.Context, _ tallygate.Check, v *tallygate.Verdict) error {
+	return d(v)
+}
+
+func TestForwardIsNeverAServerError(t *testing.T) {
+	t.Parallel()
+	h := newHandler(t, server.Config{Forward: gateways(t), Limiter: deciding(func(*tallygate.Verdict) error {
+		return errors.New("nobody thought of this")
+	})})
+	r := ask(h, "", gatewayPeer, login()...)
+	if r.StatusCode != 503 || r.Header.Get("Retry-After") != "1" || strings.Contains(r.body, "thought") {
+		t.Errorf("%d %v %s", r.StatusCode, r.Header, r.body)
+	}
+}
+
+func TestForwardIsBounded(t *testing.T) {
+	t.Parallel()
+	began, end := make(chan struct{}), make(chan struct{})
+	h := newHandler(t, server.Config{Forward: gateways(t), MaxInflight: 1, Limiter: deciding(func(v *tallygate.Verdict) error {
+		close(began)
+		<-end
+		*v = tallygate.Verdict{Allow: true, Tightest: -1}
+		return nil
+	})})
+	first := make(chan int, 1)
+	go func() { first <- ask(h, "", gatewayPeer, login()...).StatusCode }()
+	<-began
+	r := ask(h, "?deny_status=403", gatewayPeer, login()...)
+	close(end)
+	if r.StatusCode != 403 || r.Header.Get("X-Tallygate-Status") != "503" || !strings.Contains(r.body, `"overloaded"`) {
+		t.Errorf("the second: %d %s", r.StatusCode, r.body)
+	}
+	if got := <-first; got != 200 {
+		t.Errorf("the first: %d", got)
+	}
 }
 
 // SEC-01, SEC-07, SEC-09: what the client writes does not choose its bucket.
