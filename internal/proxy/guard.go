@@ -97,6 +97,9 @@ func (g *guard) answered(now time.Duration, refused bool, took time.Duration) {
 
 // look returns what the guard does now.
 func (g *guard) look(now time.Duration) Pressure {
+	if snapshot := g.rules.Snapshot(); g.seen.Load() != snapshot {
+		g.follow(now, snapshot)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	factors := g.stepper.Factors(now)

@@ -326,6 +326,38 @@ func TestBackPressure(t *testing.T) {
 	}
 }
 
+// An upstream that answers nothing in time is a slow one.
+func TestBackPressureByLatency(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	snapshot := snapshotOf(t, c, shedding()...)
+	config := proxy.Config{Rules: source{snapshot}, Now: c.now, LatencyTarget: 100 * time.Millisecond, AnswerTimeout: time.Second}
+	config.Limit.Limiter = limiterOf(t, c, snapshot)
+	config.Identity = resolver(t, identity.Config{Sources: map[string]string{"plan": "header:X-Plan"}})
+	f := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/slow":
+			c.move(101 * time.Millisecond)
+		case "/silent":
+			c.move(time.Second)
+			<-r.Context().Done()
+		}
+	}), 0, config)
+	if got := f.Pressure(); len(got.Factors) != 2 {
+		t.Errorf("before the first request: %+v", got)
+	}
+	for range 18 {
+		f.get(t, "/", "X-Plan", "paid")
+	}
+	f.get(t, "/slow", "X-Plan", "paid")
+	if r, _ := f.get(t, "/silent", "X-Plan", "paid"); r.StatusCode != 504 {
+		t.Errorf("%d", r.StatusCode)
+	}
+	if got := f.Pressure(); !got.Overloaded || got.Factors[0].Milli != 800 {
+		t.Errorf("two of twenty are above the target: %+v", got)
+	}
+}
+
 // source is a snapshot that stays.
 type source struct{ snapshot *rules.Snapshot }
 

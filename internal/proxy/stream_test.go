@@ -3,11 +3,13 @@ package proxy_test
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -126,6 +128,34 @@ func protocol(h2 bool) *http.Transport {
 	p.SetHTTP1(!h2)
 	p.SetUnencryptedHTTP2(h2)
 	return &http.Transport{Protocols: &p, DisableKeepAlives: !h2}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	lender := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(lender.Close)
+	f := serve(t, http.HandlerFunc(show), 10, proxy.Config{TLS: &tls.Config{Certificates: lender.TLS.Certificates, MinVersion: tls.VersionTLS12}})
+	for major, h2 := range map[int]bool{1: false, 2: true} {
+		transport := lender.Client().Transport.(*http.Transport).Clone() //nolint:forcetypeassert // httptest's is one
+		var p http.Protocols
+		p.SetHTTP1(!h2)
+		p.SetHTTP2(h2)
+		transport.Protocols, transport.TLSClientConfig.NextProtos = &p, nil
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+f.addr, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := (&http.Client{Transport: transport}).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if resp.ProtoMajor != major || err != nil || !strings.Contains(string(body), "X-Forwarded-Proto: https") {
+			t.Errorf("HTTP/%d, want %d: %s, %v", resp.ProtoMajor, major, body, err)
+		}
+		transport.CloseIdleConnections()
+	}
 }
 
 // gRPC needs HTTP/2 to the upstream, and trailers.
