@@ -41,8 +41,11 @@ const headerRequestID = "X-Request-Id"
 
 // ServeHTTP is the path of a request, up to the limiter.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p.underWay.Add(1)
-	defer p.underWay.Done()
+	if !p.underWay.enter() {
+		writeProblem(w, http.StatusServiceUnavailable, "closed", "Stopping", "the proxy is stopping")
+		return
+	}
+	defer p.underWay.leave()
 	id := requestID(r.Header)
 	w.Header()[headerRequestID] = []string{id}
 	if p.inflight.Add(1) > int64(p.config.MaxInflight) {

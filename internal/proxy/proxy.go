@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,7 +31,7 @@ type Proxy struct {
 	began time.Time
 
 	inflight atomic.Int64
-	underWay sync.WaitGroup
+	underWay *crowd
 	counts   counts
 }
 
@@ -69,7 +68,7 @@ func New(c Config) (*Proxy, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	p := &Proxy{config: c, ours: headers.CanonicalNames(), began: c.Now()}
+	p := &Proxy{config: c, underWay: newCrowd(), ours: headers.CanonicalNames(), began: c.Now()}
 	if c.Rules != nil && !c.Limit.ReportOnly {
 		p.guard = newGuard(c.Rules, c.LatencyTarget)
 	}
@@ -135,7 +134,8 @@ func (p *Proxy) elapsed() time.Duration { return max(0, p.config.Now().Sub(p.beg
 
 // Serve answers on l until ctx ends or Close is called. When ctx ends it goes on for
 // Config.Drain, then takes no more connections, gives requests under way Config.Finish
-// and cuts off what is left: streams among them, which would never end. It closes l.
+// and cuts off what is left: streams among them, which would never end. It closes l, and
+// is called once.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 	if p.config.TLS != nil {
 		own := p.config.TLS.Clone()
@@ -144,7 +144,7 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 	}
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer p.idle.CloseIdleConnections()
-	defer p.underWay.Wait() // hijacked ones, of which net/http knows nothing
+	defer p.underWay.end() // hijacked ones, of which net/http knows nothing
 	defer cut()
 	p.http.BaseContext = func(net.Listener) context.Context { return requests }
 	served := make(chan error, 1)
