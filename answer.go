@@ -17,10 +17,15 @@ func (v *Verdict) reset() { *v = Verdict{Entries: v.Entries[:0], Tightest: none}
 func (s *scratch) answer(v *Verdict) {
 	for i := range s.entries {
 		e := &s.entries[i]
-		a := EntryVerdict{Rule: e.rule.ID(), Shadow: e.rule.Shadow(), Allow: true, Source: SourceRule, reports: e.inForce.Counting() == rules.CountingReport}
+		a := EntryVerdict{
+			Rule: e.rule.ID(), Set: e.set, Shadow: e.rule.Shadow(), Allow: true, Source: SourceRule,
+			reports: e.inForce.Counting() == rules.CountingReport,
+		}
 		switch {
 		case e.reason != ReasonNone:
 			a.Allow, a.Reason = false, e.reason
+		case e.back > 0 && e.op != none:
+			s.gaveBack(e, &a, v)
 		case e.op != none && len(s.grants) == 0:
 			a.Source, a.Reason = SourceNone, Reason(v.Degraded)
 		case e.op != none:
@@ -56,6 +61,10 @@ func (a *EntryVerdict) read(g *store.Grant, numbers *limit.Limit) {
 	}
 	switch {
 	case g.OK:
+	case g.Reserved == store.ReservedSettled:
+		a.Allow, a.Reason = false, ReasonSettled
+	case g.Reserved == store.ReservedTooMany && !g.Never:
+		a.Allow, a.Reason, a.RetryMS = false, ReasonTooManyReservations, g.RetryMS
 	case g.Never:
 		a.Allow, a.Reason = false, ReasonCostExceed
 	default:
@@ -119,7 +128,7 @@ func (v *Verdict) conclude() {
 // wait is how long a denied entry keeps a request waiting: for ever where no
 // waiting helps.
 func (a *EntryVerdict) wait() int64 {
-	if a.Reason != ReasonOverLimit {
+	if a.Reason != ReasonOverLimit && a.Reason != ReasonTooManyReservations {
 		return math.MaxInt64
 	}
 	return a.RetryMS

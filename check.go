@@ -1,7 +1,8 @@
 package tallygate
 
 // Check is all entries of one request, decided together. It names them itself
-// (Entries) or gives Attributes and lets the rules match; not both.
+// (Entries), or gives Attributes, or several Sets of them, and lets the rules match;
+// one of the three.
 type Check struct {
 	// Domain is the set of rules to use; "" means "default".
 	Domain string
@@ -14,6 +15,12 @@ type Check struct {
 	Cost int64
 	// Look asks without spending (cost 0 in the API). For Attributes only.
 	Look bool
+	// Sets are several groups of attributes, decided together.
+	Sets []Set
+	// Alternatives names an attribute, for Sets: rules whose match has the same value of
+	// it choose among the forms of one set, and do not supersede each other over several.
+	// "" is none. See rules.SupersedeAcross.
+	Alternatives string
 }
 
 // Entry is one (rule, key, cost) of a check.

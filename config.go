@@ -33,6 +33,10 @@ type Config struct {
 	// It is called when those are, and must be safe for concurrent use. Nil shows the
 	// first 16 digits of a SHA-256 digest of domain and key.
 	ShowKey func(domain, key string) string
+	// ReservationSecret is what a Reservation is encrypted and signed with, so that it
+	// tells no key and nobody can make one. All pods that settle each other's need the
+	// same. Empty means neither.
+	ReservationSecret []byte
 	// Log gets what no answer shows, such as why the store did not answer, at
 	// most once a second. Nil means none.
 	Log *slog.Logger

@@ -2,8 +2,10 @@ package tallygate
 
 import (
 	"context"
+	"time"
 
 	"github.com/tallygate/tallygate/internal/pod"
+	"github.com/tallygate/tallygate/internal/reservation"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -36,9 +38,12 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 	if err != nil {
 		return err
 	}
-	if check.Attributes != nil {
+	switch {
+	case check.Sets != nil:
+		err = s.matchSets(domain, check)
+	case check.Attributes != nil:
 		err = s.match(domain, check)
-	} else {
+	default:
 		err = s.name(domain, check)
 	}
 	if err != nil {
@@ -54,6 +59,15 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 		return err
 	}
 
+	if len(s.backs.ops) > 0 {
+		l.giveBack(ctx, s, now)
+	}
+	if s.token != nil {
+		if err := s.hold(domain.Name()); err != nil {
+			return err
+		}
+	}
+
 	// A rule that always refuses ends it here, so that nothing is spent anywhere;
 	// a check of rules that count nothing needs no store.
 	if s.refused || len(s.ops) == 0 {
@@ -62,9 +76,13 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 	}
 
 	// Ask: the pod for what it has paid for or remembers (in pod.Local), else the
-	// store, all buckets in one step, all or nothing.
+	// store, all buckets in one step, all or nothing. A reservation asks the store.
 	began := s.begin()
-	s.grants, err = l.store.AppendTake(ctx, s.grants[:0], s.ops, s.terms)
+	if s.token == nil {
+		s.grants, err = l.store.AppendTake(ctx, s.grants[:0], s.ops, s.terms)
+	} else {
+		s.grants, err = l.direct(ctx, s.grants[:0], s.ops)
+	}
 	if err == nil && len(s.grants) != len(s.ops) {
 		err = shortAnswer(len(s.grants), len(s.ops))
 	}
@@ -72,14 +90,18 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 		s.answer(v)
 		// Try: of a rule with a candidate the version that is not in force is asked as
 		// well, in the time that is left. It changes nothing of the verdict.
-		if len(s.trials) > 0 {
+		if len(s.trials) > 0 && s.token == nil {
 			l.try(ctx, s, v, began)
 		}
 		return nil
 	}
 
-	// The store did not answer. The cause is logged here, since no answer shows it to
-	// the caller.
+	return l.away(s, v, now, err)
+}
+
+// away decides without the store, which did not answer. The cause is logged here, since
+// no answer shows it to the caller.
+func (l *Limiter) away(s *scratch, v *Verdict, now time.Time, err error) error {
 	l.log.storeAway(now, err)
 
 	// Closed wins over open: a rule that fails closed, and has nothing that lets the
@@ -90,7 +112,7 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 	if closed != pod.NoneClosed {
 		return storeError(s.ruleOf(closed), err)
 	}
-	v.Degraded = degradedBy(err)
+	v.Degraded, s.told = degradedBy(err), !reservation.Sent(err)
 	s.answer(v)
 	return nil
 }
@@ -121,6 +143,7 @@ func (l *Limiter) free(s *scratch) {
 	s.entries, s.ops, s.grants = s.entries[:0], s.ops[:0], s.grants[:0]
 	s.matched, s.bound, s.terms = s.matched[:0], s.bound[:0], s.terms[:0]
 	s.instead = s.instead[:0]
-	s.refused, s.view = false, nil
+	s.backs.forget()
+	s.refused, s.view, s.token, s.told = false, nil, nil, false
 	l.scratch.Put(s)
 }

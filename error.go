@@ -23,6 +23,8 @@ const (
 	// CodeMissingIdentity: a matching rule counts by an attribute that is not
 	// there, and neither an anonymous rule nor an address stands in.
 	CodeMissingIdentity Code = "missing_identity"
+	// CodeNotReservable: a rule of the check cannot set a cost aside.
+	CodeNotReservable Code = "not_reservable"
 	// CodeStoreTimeout and CodeStoreUnavailable: the store did not answer and a
 	// rule that fails closed needed it. The request must not pass.
 	CodeStoreTimeout     Code = "store_timeout"

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/pod"
+	"github.com/tallygate/tallygate/internal/reservation"
 	"github.com/tallygate/tallygate/limit"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/store"
@@ -36,10 +37,15 @@ type scratch struct {
 	otherTerms  []pod.Terms
 	otherGrants []store.Grant
 	onTrial     bool // some entry's rule has a candidate
+	// token is of a reservation that the check makes, nil otherwise; told says that the
+	// store surely was not reached.
+	token *reservation.Token
+	told  bool
 	// looks says that the check is explained, not decided.
 	looks bool
 	// nowMS is when the check was made, where one is counted by the pod's clock.
 	nowMS int64
+	backs backs
 	// refused says that an enforced rule refuses whatever the store would say.
 	refused bool
 }
@@ -53,7 +59,12 @@ type entry struct {
 	// raw is the key that was asked for, where newcomers may have to share another.
 	raw  string
 	cost int64
-	// op is the entry's place in ops, or none.
+	// set is the place of the entry's set; whole says that its cost may be above the
+	// rule's max_cost, and back is what it gives back instead of spending.
+	set   int
+	whole bool
+	back  int64
+	// op is the entry's place in ops, of one that gives back in backs, or none.
 	op int
 	// reason says why an entry without an op does not allow.
 	reason Reason
@@ -132,6 +143,9 @@ func (s *scratch) gather(now time.Time, place int) error {
 		switch e.rule.Action() {
 		case rules.ActionAllow:
 		case rules.ActionDeny:
+			if e.back > 0 {
+				continue // there is nothing to refuse
+			}
 			e.reason = ReasonDenied
 			s.refused = s.refused || !e.rule.Shadow()
 		case rules.ActionLimit:
@@ -150,6 +164,10 @@ func (s *scratch) gather(now time.Time, place int) error {
 // count adds entry i to the op of its bucket.
 func (s *scratch) count(i int, now time.Time) error {
 	e := &s.entries[i]
+	if e.back > 0 {
+		s.giveBackLater(i, now)
+		return nil
+	}
 	if e.inForce.MaxNewKeys() > 0 && e.cost > 0 && !s.looks {
 		s.admit(i, now)
 	}
@@ -160,7 +178,9 @@ func (s *scratch) count(i int, now time.Time) error {
 		cost += s.ops[op].Cost
 	}
 	switch {
-	case cost <= min(maxCost, limit.MaxCost):
+	case cost <= min(maxCost, limit.MaxCost), e.whole && cost <= limit.MaxCost:
+	case s.exceeds(i, cost):
+		return nil
 	case e.rule.Shadow():
 		// What is not enforced refuses no check; it shows what it would have said.
 		e.reason = ReasonCostExceed
@@ -191,8 +211,9 @@ func (s *scratch) count(i int, now time.Time) error {
 			Want:     e.inForce.Lease(),
 			Pods:     1,
 			MaxCost:  maxCost,
+
+			NextWindow: e.inForce.NextWindow(),
 		})
-		s.ops[op].NextWindow = e.rule.NextWindow()
 	}
 	e.op, s.ops[op].Cost = op, cost
 	return nil
@@ -216,7 +237,7 @@ func (s *scratch) insist() {
 	}
 	for i := range s.entries {
 		e := &s.entries[i]
-		if e.op == none || !e.failsClosed() {
+		if e.op == none || e.back > 0 || !e.failsClosed() {
 			continue
 		}
 		s.instead[e.op] = pod.Instead{Milli: e.inForce.ClosedAllowance(), Pass: e.inForce.ClosedAllow(cmp.Or(e.raw, e.key))}
@@ -226,7 +247,7 @@ func (s *scratch) insist() {
 // ruleOf returns the id of the rule that an op counts.
 func (s *scratch) ruleOf(op int) string {
 	for i := range s.entries {
-		if s.entries[i].op == op {
+		if e := &s.entries[i]; e.op == op && e.back == 0 {
 			return s.entries[i].rule.ID()
 		}
 	}
@@ -255,7 +276,7 @@ func termsOf(rule *rules.Compiled) pod.Terms {
 // bucket returns the op of an earlier entry with the bucket of entry i, or none.
 func (s *scratch) bucket(i int) int {
 	for j := range i {
-		if e := &s.entries[j]; e.op != none && e.rule == s.entries[i].rule && e.key == s.entries[i].key {
+		if e := &s.entries[j]; e.op != none && e.back == 0 && e.rule == s.entries[i].rule && e.key == s.entries[i].key {
 			return e.op
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/candidate"
 	"github.com/tallygate/tallygate/internal/pod"
+	"github.com/tallygate/tallygate/internal/reservation"
 	"github.com/tallygate/tallygate/store"
 )
 
@@ -37,12 +38,17 @@ type Limiter struct {
 	deadline time.Duration
 	tally    *candidate.Tally
 	showKey  func(domain, key string) string
+	sealer   *reservation.Sealer
 }
 
 // New returns a limiter.
 func New(config Config) (*Limiter, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
+	}
+	sealer, err := reservation.NewSealer(config.ReservationSecret)
+	if err != nil {
+		return nil, badRequest("/ReservationSecret", "%v", err)
 	}
 	l := &Limiter{
 		rules: config.Rules,
@@ -54,6 +60,7 @@ func New(config Config) (*Limiter, error) {
 		deadline: config.Deadline,
 		tally:    candidate.NewTally(),
 		showKey:  config.ShowKey,
+		sealer:   sealer,
 	}
 	l.scratch.New = func() any { return &scratch{stripe: l.meter.next(), known: l.knower()} }
 	l.table, _ = config.Store.(memoryTable)

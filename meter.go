@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tallygate/tallygate/identity"
+	"github.com/tallygate/tallygate/internal/reservation"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/store"
 )
@@ -73,7 +74,8 @@ type ruleCells struct {
 	// trials are what the rule and its candidate said, by 1 for a denial.
 	trials [2][2]int64
 	// newKeys are the entries that new keys beyond the rule's bound counted together.
-	newKeys int64
+	newKeys      int64
+	reservations [reservation.Outcomes]int64
 }
 
 func newMeter(snapshot *rules.Snapshot, now time.Time) *meter {
@@ -173,7 +175,7 @@ func (t *stripe) entries(s *scratch, v *Verdict) (from int) {
 	denier, furthest := none, 0
 	for i := range v.Entries {
 		e, asked := &v.Entries[i], &s.entries[i]
-		c := t.rule(s.view.numbers[asked.rule.Ordinal()])
+		c := t.rule(s.view.number(asked.rule))
 		source, outcome := e.Source.index(), outcomeAllow
 		furthest = max(furthest, source)
 		if asked.raw != "" && asked.key == identity.OverflowKey {
@@ -191,7 +193,9 @@ func (t *stripe) entries(s *scratch, v *Verdict) (from int) {
 		case !v.Allow && !(e.Counted && s.adds(asked)):
 			outcome = outcomeUnspent
 		case e.Counted:
-			c.spent += asked.cost
+			if asked.op == none || !s.reservedBefore(asked.op) {
+				c.spent += asked.cost
+			}
 		case v.Degraded != "" && asked.op != none && !e.Shadow:
 			c.failOpen++
 		}
@@ -230,8 +234,16 @@ func index(denied bool) int {
 	return 0
 }
 
+// reservedBefore reports whether an op of a reservation spent nothing: it had before,
+// or its rule only shows what it would have said.
+func (s *scratch) reservedBefore(op int) bool {
+	return s.ops[op].How == store.Peek || op < len(s.grants) && s.grants[op].Reserved == store.ReservedBefore
+}
+
 // adds reports whether an entry is counted whatever the check's verdict.
-func (s *scratch) adds(e *entry) bool { return e.op != none && s.ops[e.op].How == store.Add }
+func (s *scratch) adds(e *entry) bool {
+	return e.op != none && (e.back > 0 || s.ops[e.op].How == store.Add)
+}
 
 // failed counts a check without a verdict.
 func (m *meter) failed(s *scratch, err error) {
@@ -247,7 +259,7 @@ func (m *meter) failed(s *scratch, err error) {
 	}
 	for i := range s.entries {
 		if r := s.entries[i].rule; r.ID() == rule {
-			t.rule(s.view.numbers[r.Ordinal()]).failClosed++
+			t.rule(s.view.number(r)).failClosed++
 			return
 		}
 	}
@@ -272,7 +284,7 @@ type cachedRoute struct {
 
 // route numbers the route template of a check.
 func (m *meter) route(s *scratch, check *Check) int {
-	name := check.Attributes[routeAttribute]
+	name := check.routeOf()
 	switch name {
 	case "":
 		return noRouteNumber

@@ -105,8 +105,17 @@ type RuleStats struct {
 	// NewKeysOverflowed is the entries of new keys beyond max_new_keys_per_s, which
 	// were counted in one bucket.
 	NewKeysOverflowed int64
+	// Reservations are the rule's entries of reservations.
+	Reservations ReservationStats
 	// Leases is what became of tokens paid for in advance.
 	Leases LeaseStats
+}
+
+// ReservationStats is what became of reservations, by how a call on this pod ended;
+// those that ended by themselves only the store knows. Late are commits of what had
+// ended. The estimate is in Spent, what a commit changed of it is not.
+type ReservationStats struct {
+	Reserved, Denied, Committed, Canceled, Late int64
 }
 
 // TrialStats are the checks of a trial by what the live version and the candidate said.
@@ -302,6 +311,7 @@ func (c *ruleCells) add(o *ruleCells) {
 	c.failOpen += o.failOpen
 	c.failClosed += o.failClosed
 	c.newKeys += o.newKeys
+	addAll(c.reservations[:], o.reservations[:])
 	for i := range c.trials {
 		addAll(c.trials[i][:], o.trials[i][:])
 	}
@@ -310,6 +320,7 @@ func (c *ruleCells) add(o *ruleCells) {
 func (c *ruleCells) stats(rule string) RuleStats {
 	r := RuleStats{Rule: rule, Spent: c.spent, Denied: c.denied, FailOpen: c.failOpen, FailClosed: c.failClosed}
 	r.NewKeysOverflowed = c.newKeys
+	r.Reservations = ReservationStats{c.reservations[0], c.reservations[1], c.reservations[2], c.reservations[3], c.reservations[4]}
 	r.Trials = TrialStats{c.trials[0][0], c.trials[1][0], c.trials[0][1], c.trials[1][1]}
 	for o, outcome := range outcomes() {
 		for i, source := range Sources() {

@@ -193,10 +193,12 @@ func (s *scratch) other(t *trial, v *Verdict) {
 		Limit:    numbers,
 		Shadow:   true,
 		NotFresh: version.NotFresh(e.key, now),
-		Cost:     asked.Cost,
-		Want:     version.Lease(),
-		Pods:     1,
-		MaxCost:  most,
+
+		NextWindow: version.NextWindow(),
+		Cost:       asked.Cost,
+		Want:       version.Lease(),
+		Pods:       1,
+		MaxCost:    most,
 	})
 }
 

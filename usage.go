@@ -170,7 +170,7 @@ func opsOf(list []version, how store.How, now time.Time) ([]store.Op, []pod.Term
 	for i, v := range list {
 		numbers, most := v.counts.Effective(v.key, now)
 		terms[i] = termsOf(v.counts)
-		ops[i] = store.Op{How: how, Bucket: bucketOf(v.counts, v.key), Limit: numbers, NotFresh: v.counts.NotFresh(v.key, now), Pods: 1, MaxCost: most}
+		ops[i] = store.Op{How: how, Bucket: bucketOf(v.counts, v.key), Limit: numbers, NotFresh: v.counts.NotFresh(v.key, now), NextWindow: v.counts.NextWindow(), Pods: 1, MaxCost: most}
 	}
 	return ops, terms
 }

@@ -29,6 +29,8 @@ type Verdict struct {
 // EntryVerdict is the answer to one entry.
 type EntryVerdict struct {
 	Rule string
+	// Set is the place in Check.Sets that the entry is of; 0 without sets.
+	Set int
 	// Allow is this entry's own verdict; a shadow entry shows what it would say.
 	Allow  bool
 	Shadow bool
@@ -56,6 +58,10 @@ const (
 	ReasonNoRule     Reason = "no_rule"
 	ReasonTimeout    Reason = "store_timeout"
 	ReasonNoStore    Reason = "store_unavailable"
+	// ReasonTooManyReservations: the bucket has as many open ones as it can.
+	// ReasonSettled: the reservation was committed or canceled before.
+	ReasonTooManyReservations Reason = "too_many_reservations"
+	ReasonSettled             Reason = "reservation_settled"
 )
 
 // Source says where an answer came from.

@@ -92,6 +92,8 @@ func problemOf(err error) problem {
 		p.Status, p.Title = http.StatusServiceUnavailable, "Not ready"
 	case tallygate.CodeMissingIdentity:
 		p.Status, p.Title = http.StatusUnprocessableEntity, "Missing identity"
+	case tallygate.CodeNotReservable:
+		p.Status, p.Title = http.StatusUnprocessableEntity, "Not reservable"
 	case tallygate.CodeInvalidCost:
 		p.Status, p.Title = http.StatusUnprocessableEntity, "Invalid cost"
 	case tallygate.CodeTooLarge:

@@ -195,6 +195,44 @@ func TestCollector_trials(t *testing.T) {
 	}
 }
 
+// What became of reservations.
+func TestCollector_reservations(t *testing.T) {
+	t.Parallel()
+	snapshot, problems := rules.Compile(nil, rules.Set{Rules: []rules.Rule{bucket("r"), bucket("unreserved")}}, 1, time.Now())
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := tallygate.New(tallygate.Config{Rules: tallygate.Fixed(snapshot)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := tallygate.Check{Entries: []tallygate.Entry{{Rule: "r", Key: []string{"k"}}}}
+	for range 2 {
+		_, r, err := l.Reserve(context.Background(), one, "", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Commit(context.Background(), r, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := scrape(t, metrics.NewCollector(l))
+	for series, want := range map[string]float64{
+		"tallygate_reservations_total{reserved,r}":  2,
+		"tallygate_reservations_total{denied,r}":    0,
+		"tallygate_reservations_total{committed,r}": 2,
+		"tallygate_reservations_total{canceled,r}":  0,
+		"tallygate_reservations_total{late,r}":      0,
+	} {
+		if value, ok := got[series]; !ok || value != want {
+			t.Errorf("%s is %v (there: %t), want %v", series, value, ok, want)
+		}
+	}
+	if _, ok := got["tallygate_reservations_total{reserved,unreserved}"]; ok {
+		t.Error("a rule without reservations has a series")
+	}
+}
+
 // A store elsewhere: its calls, their time, and the leases.
 func TestCollector_store(t *testing.T) {
 	t.Parallel()

@@ -120,6 +120,21 @@ func ofRules() []metric {
 		byRule("tallygate_new_keys_overflow_total", "Entries of new keys beyond max_new_keys_per_s, counted in one bucket, by rule.",
 			func(r *tallygate.RuleStats) int64 { return r.NewKeysOverflowed }),
 		{
+			name: "tallygate_reservations_total", kind: counter, labels: []string{"rule", "outcome"},
+			help: "Entries of reservations by rule and by how the call on this pod ended: reserved, denied, committed, canceled, late.",
+			read: func(s *tallygate.Stats, show func(float64, ...string)) {
+				for i := range s.Rules {
+					if r := &s.Rules[i].Reservations; *r != (tallygate.ReservationStats{}) {
+						show(float64(r.Reserved), s.Rules[i].Rule, "reserved")
+						show(float64(r.Denied), s.Rules[i].Rule, "denied")
+						show(float64(r.Committed), s.Rules[i].Rule, "committed")
+						show(float64(r.Canceled), s.Rules[i].Rule, "canceled")
+						show(float64(r.Late), s.Rules[i].Rule, "late")
+					}
+				}
+			},
+		},
+		{
 			name: "tallygate_candidate_checks_total", kind: counter, labels: []string{"rule", "live", "candidate"},
 			help: "Checks of rules with a candidate, by rule and by what the live version and the candidate said.",
 			read: func(s *tallygate.Stats, show func(float64, ...string)) {

@@ -92,7 +92,7 @@ func (s *Store) undo(groups []group) {
 		}
 		undos := make([]store.Op, 0, len(g.ops))
 		for j := range grants {
-			if op := &g.ops[j]; op.How == store.Take && grants[j].Receipt.Cost > 0 {
+			if op := &g.ops[j]; (op.How == store.Take || op.How == store.Reserve) && grants[j].Receipt.Cost > 0 {
 				undos = append(undos, undoOf(op, &grants[j]))
 			}
 		}
@@ -104,7 +104,7 @@ func (s *Store) undo(groups []group) {
 
 // undoOf is the op that takes back all that a take was granted.
 func undoOf(op *store.Op, g *store.Grant) store.Op {
-	undo := store.Op{Bucket: op.Bucket, Limit: op.Limit, How: store.Undo, NextWindow: op.NextWindow, Receipt: g.Receipt}
+	undo := store.Op{Bucket: op.Bucket, Limit: op.Limit, How: store.Undo, NextWindow: op.NextWindow, Receipt: g.Receipt, Reservation: op.Reservation}
 	if g.Lease > 0 {
 		undo.Reports = []store.Report{{Generation: g.Generation, Back: g.Lease}}
 	}

@@ -59,7 +59,9 @@ func (r *reader) uint(bytes int) int64 {
 // record is what the script saw of one op before spending (a take, a peek) or
 // after (all else), and what it lent.
 type record struct {
-	ok    bool
+	ok bool
+	// met is what an op on a reservation met.
+	met   store.Reserved
 	state algorithm.State
 	// used, newestMS and freeMS describe a log: what counts, the newest entry's
 	// time, and when enough of the oldest have left (0: now).
@@ -80,11 +82,11 @@ const (
 // record of another limit makes a new one.
 func (r *reader) record(op *store.Op, nowMS int64) (record, error) {
 	form := r.uint(1)
-	rec := record{ok: form&1 == 1, state: algorithm.State{Limit: op.Limit}}
-	switch form &^ 1 {
+	rec := record{ok: form&1 == 1, met: store.Reserved(form >> 3), state: algorithm.State{Limit: op.Limit}}
+	switch form & 6 {
 	case 0, 4:
 		rec.state.Bucket = algorithm.Bucket{Level: r.uint(7), TS: nowMS}
-		if form&^1 == 4 {
+		if form&6 == 4 {
 			rec.queue, rec.lease, rec.generation = r.uint(6), r.uint(5), r.uint(6)
 			rec.leaseMS, rec.out = r.uint(5), r.uint(5)
 		}
@@ -95,7 +97,7 @@ func (r *reader) record(op *store.Op, nowMS int64) (record, error) {
 	default:
 		return record{}, errReply
 	}
-	if r.short {
+	if r.short || rec.met > store.ReservedUnknown {
 		return record{}, errReply
 	}
 	rec.state.Bucket.Out0 = rec.out
@@ -164,8 +166,8 @@ func (a reply) grants(dst []store.Grant, ops []store.Op, spends bool) ([]store.G
 
 // grant says what the record means for its op.
 func (rec *record) grant(op *store.Op, nowMS int64, spends bool) store.Grant {
-	g := store.Grant{OK: rec.ok, NowMS: nowMS, Limit: rec.state.Limit, Out: rec.out}
-	asks := op.How == store.Take || op.How == store.Peek
+	g := store.Grant{OK: rec.ok, NowMS: nowMS, Limit: rec.state.Limit, Out: rec.out, Reserved: rec.met}
+	asks := op.How == store.Take || op.How == store.Peek || op.How == store.Reserve
 	taken := int64(0)
 	switch {
 	case op.How == store.Take && rec.ok && spends && op.Cost > 0:
@@ -174,6 +176,8 @@ func (rec *record) grant(op *store.Op, nowMS int64, spends bool) store.Grant {
 		if rec.lease > 0 {
 			g.Lease, g.Generation, g.LeaseMS = rec.lease, rec.generation, rec.leaseMS
 		}
+	case rec.met == store.ReservedNow && op.How == store.Reserve && spends:
+		taken, g.Receipt = op.Cost, store.Receipt{ID: rec.receipt, Cost: op.Cost}
 	case op.How == store.Add:
 		g.Receipt = store.Receipt{ID: rec.receipt, Cost: rec.queue}
 	}
@@ -190,6 +194,7 @@ func (rec *record) grant(op *store.Op, nowMS int64, spends bool) store.Grant {
 		a := s.Ask(nowMS, op.Cost)
 		g.Never, g.RetryMS = a.Never, a.RetryMS
 	}
+	rec.blocked(&g)
 	if g.Limit.Algorithm == limit.TokenBucket {
 		s.Bucket.Level -= (taken + g.Lease) * g.Limit.PeriodMS
 		g.Out += g.Lease
@@ -198,6 +203,16 @@ func (rec *record) grant(op *store.Op, nowMS int64, spends bool) store.Grant {
 	}
 	g.Remaining, g.ResetMS = s.Remaining(nowMS), s.ResetMS(nowMS)
 	return g
+}
+
+// blocked says of a Reserve that its cost is not what is in the way.
+func (rec *record) blocked(g *store.Grant) {
+	switch {
+	case rec.met == store.ReservedSettled && !rec.ok:
+		g.Never, g.RetryMS = true, 0
+	case rec.met == store.ReservedTooMany && !g.Never:
+		g.RetryMS = max(g.RetryMS, rec.leaseMS)
+	}
 }
 
 // fillLog adds what only the script can know of a log: its entries stay there.

@@ -19,6 +19,9 @@ var windowLua string
 //go:embed script/4-log.lua
 var logLua string
 
+//go:embed script/4-reserve.lua
+var reserveLua string
+
 //go:embed script/5-op.lua
 var opLua string
 
@@ -53,7 +56,7 @@ func newScript(text string) script {
 
 // tally is the one script, in the order in which its parts build on each other.
 func tally() script {
-	return newScript(compact(clockLua + leaseLua + windowLua + logLua + opLua + takeLua))
+	return newScript(compact(clockLua + leaseLua + windowLua + logLua + reserveLua + opLua + takeLua))
 }
 
 // members is the script by which pods are counted.

@@ -14,6 +14,7 @@ const (
 	flagReports  = 16
 	flagReceipt  = 32
 	flagNext     = 64
+	flagReserve  = 128
 
 	flagsAt = 2 // where an op's flags stand in its argument
 )
@@ -86,6 +87,10 @@ func appendOp(dst []byte, op *store.Op, nowMS int64) []byte {
 	if flags&flagReceipt != 0 {
 		dst = appendUint(dst, op.Receipt.ID, 7)
 	}
+	if flags&flagReserve != 0 {
+		dst = append(dst, op.Reservation[:]...)
+		dst = appendUint(dst, op.TTLMS, 4)
+	}
 	return dst
 }
 
@@ -108,6 +113,9 @@ func flagsOf(op *store.Op) byte {
 	}
 	if op.How == store.Undo {
 		flags |= flagReceipt
+	}
+	if op.How >= store.Reserve || op.How == store.Undo && op.Reservation != (store.ReservationID{}) {
+		flags |= flagReserve
 	}
 	if op.NextWindow && isWindow(op.Limit) { // a token bucket's would only leave the script's shortest way
 		flags |= flagNext

@@ -11,8 +11,15 @@ type memoryBucket struct {
 	limit *limit.Limit // nil while a call has only reserved the place
 	// n is level and time of a token bucket; start, end, previous and current
 	// count of a window.
-	n   [4]int64
-	log *algorithm.Log // of a sliding log, else nil
+	n [4]int64
+	// more is what few buckets have: nil without.
+	more *memoryMore
+}
+
+// memoryMore is the log of a bucket, or its reservations.
+type memoryMore struct {
+	log          algorithm.Log
+	reservations []algorithm.Reservation
 }
 
 // load unpacks the state. Lease accounts stay zero: nothing is leased here.
@@ -24,7 +31,11 @@ func (b *memoryBucket) load(s *algorithm.State) {
 	case limit.SlidingWindow, limit.FixedWindow:
 		s.Window = algorithm.Window{Start: b.n[0], End: b.n[1], Prev: b.n[2], Cur: b.n[3]}
 	case limit.SlidingLog:
-		s.Log = *b.log
+		s.Log = b.more.log
+		return
+	}
+	if b.more != nil {
+		s.Reservations = b.more.reservations
 	}
 }
 
@@ -33,14 +44,19 @@ func (b *memoryBucket) save(s *algorithm.State) {
 	b.limit = s.Limit
 	switch s.Limit.Algorithm {
 	case limit.TokenBucket:
-		b.n, b.log = [4]int64{s.Bucket.Level, s.Bucket.TS}, nil
+		b.n = [4]int64{s.Bucket.Level, s.Bucket.TS}
 	case limit.SlidingWindow, limit.FixedWindow:
-		b.n, b.log = [4]int64{s.Window.Start, s.Window.End, s.Window.Prev, s.Window.Cur}, nil
+		b.n = [4]int64{s.Window.Start, s.Window.End, s.Window.Prev, s.Window.Cur}
 	case limit.SlidingLog:
-		if b.log == nil {
-			b.log = new(algorithm.Log)
+		if b.more == nil {
+			b.more = new(memoryMore)
 		}
-		*b.log = s.Log
+		b.more.log = s.Log
+		return
+	}
+	b.more = nil
+	if len(s.Reservations) > 0 {
+		b.more = &memoryMore{reservations: s.Reservations}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/algorithm"
 	"github.com/tallygate/tallygate/internal/keyed"
+	"github.com/tallygate/tallygate/limit"
 )
 
 // memoryCall is one Take on its way: lock, decide all, then write. It is taken
@@ -28,6 +29,8 @@ type memoryStep struct {
 	answer  algorithm.Answer
 	receipt Receipt
 	queue   int64
+	// reserved is what an op on a reservation met.
+	reserved Reserved
 }
 
 // memoryCell is one bucket of the call, in the two ways it may end: kept, if an
@@ -67,8 +70,12 @@ func (c *memoryCall) take(dst []Grant, ops []Op) ([]Grant, error) {
 			c.release(ops)
 			return dst, err
 		}
+		if op.How == Reserve && step.cell.spent.Limit.Algorithm == limit.SlidingLog {
+			c.release(ops)
+			return dst, errLogReserves // by newer numbers than the caller's
+		}
 		c.decide(step, op)
-		if op.How == Take && !op.Shadow && !step.answer.OK {
+		if (op.How == Take || op.How == Reserve) && !op.Shadow && !step.answer.OK {
 			denied = true
 		}
 	}
@@ -104,7 +111,7 @@ func (c *memoryCall) name(ops []Op) (mask uint64, err error) {
 func (c *memoryCall) find(step *memoryStep, op *Op) error {
 	bucket := c.store.buckets.GetLocked(step.hash, keyed.Name(op.Bucket))
 	reserved, shared := false, false
-	if bucket == nil && (op.How == Take || op.How == Add || op.How == Peek) {
+	if bucket == nil && (op.How == Take || op.How == Add || op.How == Peek || op.How == Reserve || op.How == Commit) {
 		var err error
 		if bucket, reserved, shared, err = c.reserve(step, op); err != nil {
 			return err

@@ -26,7 +26,7 @@ func CheckOps(ops []Op) error {
 
 func checkOp(op *Op) error {
 	switch {
-	case op.How > Reset:
+	case op.How > Cancel:
 		return fmt.Errorf("how %d is unknown", op.How)
 	case op.Cost < 0 || op.Cost > limit.MaxCost:
 		return fmt.Errorf("cost %d is out of bounds", op.Cost)
@@ -42,6 +42,11 @@ func checkOp(op *Op) error {
 		return fmt.Errorf("receipt of %d is out of bounds", op.Receipt.Cost)
 	case len(op.Reports) > MaxReports:
 		return fmt.Errorf("%d reports, at most %d", len(op.Reports), MaxReports)
+	}
+	if aboutReservation(op) {
+		if err := checkReservation(op); err != nil {
+			return err
+		}
 	}
 	for _, r := range op.Reports {
 		if r.Spent < 0 || r.Spent > limit.MaxNumber || r.Back < 0 || r.Back > limit.MaxNumber {

@@ -29,7 +29,14 @@ func (c *memoryCall) decide(step *memoryStep, op *Op) {
 		cell.spent.Back(op.Cost)
 		cell.keptChanged = cell.keptChanged || op.Cost > 0
 		done = cell.bucket != nil
+	case Reserve, Commit, Cancel:
+		c.decideReservation(step, op)
+		return
 	case Undo:
+		if op.Reservation != (ReservationID{}) {
+			done = c.unreserve(step, op)
+			break
+		}
 		// What is not stored is full: there is nothing to undo.
 		done = cell.bucket != nil && op.Receipt.Cost > 0 && cell.kept.Undo(op.Receipt.ID, op.Receipt.Cost)
 		if done {
@@ -61,7 +68,7 @@ func (c *memoryCall) write(step *memoryStep, op *Op, denied bool) Grant {
 	end, changed := &cell.spent, cell.keptChanged || cell.spentChanged
 	if denied {
 		end, changed = &cell.kept, cell.keptChanged
-		if op.How == Take {
+		if op.How == Take || op.How == Reserve {
 			step.receipt = Receipt{}
 		}
 	}
@@ -82,5 +89,6 @@ func (c *memoryCall) write(step *memoryStep, op *Op, denied bool) Grant {
 		NowMS:     c.now,
 		Limit:     end.Limit,
 		Receipt:   step.receipt,
+		Reserved:  step.reserved,
 	}
 }

@@ -58,10 +58,22 @@ const (
 	Peek How = 3
 	// Stamp converts an existing bucket to the op's numbers and spends nothing.
 	Stamp How = 4
-	// Undo gives back what a take spent, by its Receipt.
+	// Undo gives back what a take spent, by its Receipt; with Op.Reservation, what a
+	// Reserve set aside, and forgets the reservation.
 	Undo How = 5
 	// Reset makes the bucket full again by forgetting it.
 	Reset How = 6
+	// Reserve is a Take under a name, Op.Reservation, for Op.TTLMS: what is not
+	// committed or canceled by then is given back. Repeated while it is open it spends
+	// nothing and is OK; once it is settled, it is denied. No bucket of a sliding_log
+	// can be reserved in.
+	Reserve How = 7
+	// Commit settles a reservation: Cost is what the request really cost, and the
+	// difference is added as by Add or given back, to a window only while it is the one
+	// it was reserved in. It is always OK; what it met is Grant.Reserved.
+	Commit How = 8
+	// Cancel gives a reservation back. It is always OK.
+	Cancel How = 9
 )
 
 // Op is one bucket of a request and what to do with it. The zero How is Take.
@@ -101,6 +113,11 @@ type Op struct {
 	Reports []Report
 	// Receipt is what Undo undoes.
 	Receipt Receipt
+	// Reservation names what Reserve, Commit and Cancel are about. TTLMS, 1 s to 1 h,
+	// is how long a Reserve holds, and for how long at least a Commit or Cancel is
+	// remembered, so that it can be repeated.
+	Reservation ReservationID
+	TTLMS       int64
 }
 
 // MaxReplicas is the largest number of replicas an op can wait for.
@@ -161,6 +178,8 @@ type Grant struct {
 	Limit *limit.Limit
 	// Receipt undoes what this op spent; zero if it spent nothing.
 	Receipt Receipt
+	// Reserved says what an op on a reservation met.
+	Reserved Reserved
 }
 
 // Source says who answered an op: the store, or a pod by itself.

@@ -128,17 +128,27 @@ func (a *agreement) findForgettable() {
 func (a *agreement) compare(ops []store.Op, buckets []*historyBucket) {
 	a.Helper()
 	got, err := a.Store.Take(context.Background(), ops)
-	if err != nil {
+	refused := err != nil && slices.ContainsFunc(ops, func(op store.Op) bool { return op.How == store.Reserve })
+	if err != nil && !refused {
 		a.Fatalf("seed %d, op %d: %v\n%s", a.seed, a.done, err, describe(ops))
 	}
-	a.nowMS = got[0].NowMS
+	if !refused {
+		a.nowMS = got[0].NowMS
+	}
 	mine := slices.Clone(ops)
 	for i := range mine {
-		if mine[i].How == store.Undo {
+		if mine[i].How == store.Undo && mine[i].Reservation == (store.ReservationID{}) {
 			mine[i].Receipt = buckets[i].undoing
 		}
 	}
 	want, err := a.model.TakeAt(a.nowMS, mine)
+	if refused {
+		if err == nil { // a log is reserved in on neither side
+			a.Fatalf("seed %d, op %d: refused\n%s", a.seed, a.done, describe(ops))
+		}
+		a.done += len(ops)
+		return
+	}
 	if err != nil {
 		a.Fatalf("model: %v", err)
 	}
@@ -155,8 +165,10 @@ func (a *agreement) compare(ops []store.Op, buckets []*historyBucket) {
 // difference names the first figure in which two answers differ.
 func (a *agreement) difference(op *store.Op, got, want *store.Grant) string {
 	switch {
-	case op.How <= store.Add && got.OK != want.OK, op.How == store.Peek && got.OK != want.OK:
+	case op.How <= store.Add && got.OK != want.OK, (op.How == store.Peek || op.How >= store.Reserve) && got.OK != want.OK:
 		return "ok"
+	case got.Reserved != want.Reserved:
+		return "reserved"
 	case got.Never != want.Never:
 		return "never"
 	case got.Skipped:
@@ -199,13 +211,13 @@ func (a *agreement) note(ops []store.Op, grants []store.Grant) {
 func describe(ops []store.Op) string {
 	var lines []string
 	for _, op := range ops {
-		lines = append(lines, fmt.Sprintf("  %s/%s how %d cost %d queue %d want %d/%d pods max %d shadow %v notfresh %v later %v reports %v receipt %v | %s",
-			op.Bucket.Key[len(op.Bucket.Key)-2:], op.Bucket.Rule, op.How, op.Cost, op.Queue, op.Want, op.Pods, op.MaxCost, op.Shadow, op.NotFresh, op.NextWindow, op.Reports, op.Receipt, op.Limit))
+		lines = append(lines, fmt.Sprintf("  %s/%s how %d cost %d queue %d want %d/%d pods max %d shadow %v notfresh %v later %v reports %v receipt %v reservation %x for %d | %s",
+			op.Bucket.Key[len(op.Bucket.Key)-2:], op.Bucket.Rule, op.How, op.Cost, op.Queue, op.Want, op.Pods, op.MaxCost, op.Shadow, op.NotFresh, op.NextWindow, op.Reports, op.Receipt, op.Reservation[:3], op.TTLMS, op.Limit))
 	}
 	return strings.Join(lines, "\n")
 }
 
 func show(g *store.Grant) string {
-	return fmt.Sprintf("ok %v never %v remaining %d retry %d reset %d queue %d lease %d of %d for %d out %d now %d | %s",
-		g.OK, g.Never, g.Remaining, g.RetryMS, g.ResetMS, g.Queue, g.Lease, g.Generation, g.LeaseMS, g.Out, g.NowMS, g.Limit)
+	return fmt.Sprintf("ok %v never %v remaining %d retry %d reset %d queue %d lease %d of %d for %d out %d now %d reserved %d | %s",
+		g.OK, g.Never, g.Remaining, g.RetryMS, g.ResetMS, g.Queue, g.Lease, g.Generation, g.LeaseMS, g.Out, g.NowMS, g.Reserved, g.Limit)
 }

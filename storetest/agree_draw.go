@@ -20,6 +20,7 @@ type historyBucket struct {
 	receipts []receipts
 	leases   []store.Report // leases given out, as all spent
 	undoing  store.Receipt  // what the model is to undo
+	reserved int            // names used so far
 	// forgettable says that the store may have dropped it, or may any time.
 	forgettable bool
 }
@@ -41,7 +42,7 @@ func (b *historyBucket) newest() *limit.Limit { return b.limits[len(b.limits)-1]
 
 // learn keeps what an answer gave out.
 func (b *historyBucket) learn(op *store.Op, got, want *store.Grant) {
-	if op.How == store.Take && got.Receipt.Cost > 0 {
+	if op.How == store.Take && got.Receipt.Cost > 0 { // a reservation is undone by its name
 		b.receipts = append(b.receipts, receipts{got.Receipt, want.Receipt})
 	}
 	if got.Lease > 0 {
@@ -57,6 +58,10 @@ func (a *agreement) draw(b *historyBucket) store.Op {
 	op := store.Op{Bucket: b.name, Limit: a.pickLimit(b), Pods: 1 + a.rng.Int64N(3), MaxCost: 1 + a.rng.Int64N(4)}
 	op.NextWindow = b.later != (a.rng.IntN(20) == 0)
 	op.Cost = a.drawCost(op.Limit)
+	if a.rng.IntN(5) == 0 {
+		a.drawReservation(b, &op)
+		return op
+	}
 	switch k := a.rng.IntN(100); {
 	case k < 70:
 		a.drawTake(b, &op)
@@ -80,6 +85,40 @@ func (a *agreement) draw(b *historyBucket) store.Op {
 	}
 	a.drawReports(b, &op)
 	return op
+}
+
+// drawReservation makes an op on a reservation: one of the last few names, or a new
+// one. Now and then the bucket's reservations are many.
+func (a *agreement) drawReservation(b *historyBucket, op *store.Op) {
+	const last = 6
+	few := last
+	if a.rng.IntN(4) == 0 {
+		few = 2 * store.MaxReservations
+	}
+	op.TTLMS = []int64{1000, 1000 + a.rng.Int64N(5000), 60_000, 3_600_000}[a.rng.IntN(4)]
+	op.Cost = max(1, op.Cost)
+	name := b.reserved - a.rng.IntN(few)
+	switch k := a.rng.IntN(10); {
+	case k < 5:
+		op.How = store.Reserve
+		op.Shadow = a.rng.IntN(8) == 0
+		if a.rng.IntN(3) > 0 {
+			b.reserved++
+			name = b.reserved
+			op.Cost = min(op.Cost, 1+a.rng.Int64N(3)) // or only few are open
+		}
+	case k < 8:
+		op.How, op.Cost = store.Commit, op.Cost+a.rng.Int64N(4)-1
+	case k < 9:
+		op.How = store.Cancel
+	default:
+		op.How, op.Receipt = store.Undo, store.Receipt{Cost: 1}
+	}
+	name = max(1, name)
+	op.Reservation = store.ReservationID{1, byte(name), byte(name >> 8), byte(name >> 16)}
+	if op.How != store.Reserve || a.rng.IntN(2) == 0 {
+		a.drawReports(b, op)
+	}
 }
 
 func (a *agreement) drawTake(b *historyBucket, op *store.Op) {

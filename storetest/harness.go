@@ -41,6 +41,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"refuse", refuseCases()},
 		{"concurrent", concurrentCases()},
 		{"lease", leaseCases()},
+		{"reserve", reserveCases()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, c := range group.cases {

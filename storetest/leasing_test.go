@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/algorithm"
+	"github.com/tallygate/tallygate/limit"
 	"github.com/tallygate/tallygate/store"
 	"github.com/tallygate/tallygate/storetest"
 )
@@ -26,6 +27,7 @@ type ends struct {
 	kept, spent   algorithm.State
 	known, change bool // known before; kept must be stored
 	answer        algorithm.Answer
+	held          algorithm.Held
 }
 
 func (s *leasing) Take(_ context.Context, ops []store.Op) ([]store.Grant, error) {
@@ -38,7 +40,10 @@ func (s *leasing) Take(_ context.Context, ops []store.Op) ([]store.Grant, error)
 	all, denied := make([]ends, len(ops)), false
 	for i := range ops {
 		s.decide(&all[i], &ops[i], now)
-		denied = denied || ops[i].How == store.Take && !ops[i].Shadow && !all[i].answer.OK
+		if ops[i].How == store.Reserve && all[i].kept.Limit.Algorithm == limit.SlidingLog {
+			return nil, &store.StoreError{Kind: store.Refused, Err: errors.New("a log")}
+		}
+		denied = denied || (ops[i].How == store.Take || ops[i].How == store.Reserve) && !ops[i].Shadow && !all[i].answer.OK
 	}
 	grants := make([]store.Grant, len(ops))
 	for i := range ops {
@@ -54,13 +59,19 @@ func (s *leasing) check(ops []store.Op) error {
 		for _, r := range op.Reports {
 			amounts = min(amounts, r.Spent, r.Back)
 		}
-		if seen[op.Bucket] || amounts < 0 || op.Cost > 1_000_000_000 || op.How > store.Reset ||
+		if seen[op.Bucket] || amounts < 0 || op.Cost > 1_000_000_000 || op.How > store.Cancel ||
 			len(op.Reports) > store.MaxReports || len(ops) > store.MaxOps {
 			return errors.New("out of bounds")
 		}
 		seen[op.Bucket] = true
 		if err := algorithm.Check(op.Limit); err != nil {
 			return err
+		}
+		if op.How >= store.Reserve {
+			// The bounds of these are the store's package to check.
+			if err := store.CheckOps([]store.Op{op}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -96,18 +107,32 @@ func (s *leasing) decide(e *ends, op *store.Op, now int64) {
 	case store.Back:
 		e.kept.Back(op.Cost)
 		e.change = e.known
+	case store.Reserve:
+		e.answer, e.held = e.kept.AskReserve(now, op.Cost, op.Reservation)
+	case store.Commit:
+		e.held = e.kept.Commit(now, op.Cost, op.TTLMS, op.Reservation)
+		e.change = e.change || e.held == algorithm.HeldNow || e.held == algorithm.HeldUnknown && op.Cost > 0
+	case store.Cancel:
+		e.held = e.kept.Cancel(now, op.TTLMS, op.Reservation)
+		e.change = e.change || e.held == algorithm.HeldNow
 	case store.Undo:
+		if op.Reservation != (store.ReservationID{}) {
+			e.change = e.kept.Unreserve(op.Reservation) || e.change
+			break
+		}
 		e.change = e.known && op.Receipt.Cost > 0 && e.kept.Undo(op.Receipt.ID, op.Receipt.Cost) || e.change
-	case store.Reset:
-		delete(s.states, op.Bucket)
-	case store.Stamp:
+	case store.Reset, store.Stamp:
 	}
 	e.spent = e.kept
 }
 
 func (s *leasing) end(e *ends, op *store.Op, now int64, denied bool) store.Grant {
-	g := store.Grant{OK: e.answer.OK, Never: e.answer.Never, RetryMS: e.answer.RetryMS, NowMS: now}
+	g := store.Grant{OK: e.answer.OK, Never: e.answer.Never, RetryMS: e.answer.RetryMS, NowMS: now, Reserved: store.Reserved(e.held)}
 	end := &e.kept
+	if op.How == store.Reserve && e.held == algorithm.HeldNow && !denied {
+		end, e.change = &e.spent, true
+		g.Receipt = store.Receipt{ID: end.Reserve(now, op.Cost, op.TTLMS, op.Reservation), Cost: op.Cost}
+	}
 	if op.How == store.Take && e.answer.OK && op.Cost > 0 && !denied {
 		end, e.change = &e.spent, true
 		g.Receipt = store.Receipt{ID: end.Spend(now, op.Cost), Cost: op.Cost}
@@ -116,7 +141,10 @@ func (s *leasing) end(e *ends, op *store.Op, now int64, denied bool) store.Grant
 		l := end.Lease(now, algorithm.LeaseAsk{Want: op.Want, Pods: op.Pods, MaxCost: op.MaxCost})
 		g.Lease, g.Generation, g.LeaseMS = l.Tokens, l.Generation, l.MS
 	}
-	if e.change {
+	switch {
+	case op.How == store.Reset:
+		delete(s.states, op.Bucket)
+	case e.change:
 		s.states[op.Bucket] = *end
 	}
 	g.Remaining, g.ResetMS, g.Out, g.Limit = end.Remaining(now), end.ResetMS(now), end.Out(), end.Limit

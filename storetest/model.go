@@ -49,12 +49,18 @@ func (m *Model) TakeAt(nowMS int64, ops []store.Op) ([]store.Grant, error) {
 	denied := false
 	for i := range ops {
 		turns[i] = m.start(nowMS, &ops[i])
+		if ops[i].How == store.Reserve && turns[i].c.l.Algorithm == limit.SlidingLog {
+			return nil, &store.StoreError{Kind: store.Refused, Err: errLogReserves}
+		}
 		denied = denied || turns[i].denies()
 	}
 	grants := make([]store.Grant, len(ops))
 	for i, t := range turns {
 		if t.op.How == store.Take && t.ok && !denied && t.op.Cost > 0 {
 			t.spend()
+		}
+		if t.met == store.ReservedNow && t.op.How == store.Reserve && !denied {
+			t.keep()
 		}
 		switch {
 		case t.op.How == store.Reset:
@@ -81,6 +87,7 @@ type turn struct {
 	queue     int64
 	lease     lease
 	receipt   store.Receipt
+	met       store.Reserved
 }
 
 // lease is what a model granted.
@@ -112,7 +119,9 @@ func (m *Model) start(now int64, op *store.Op) *turn {
 }
 
 // denies reports whether the op keeps all others from spending.
-func (t *turn) denies() bool { return t.op.How == store.Take && !t.op.Shadow && !t.ok }
+func (t *turn) denies() bool {
+	return (t.op.How == store.Take || t.op.How == store.Reserve) && !t.op.Shadow && !t.ok
+}
 
 // act answers the op and does what does not depend on the others.
 func (t *turn) act() {
@@ -131,7 +140,17 @@ func (t *turn) act() {
 	case store.Back:
 		c.back(op.Cost)
 		t.write = t.write || t.known && op.Cost > 0
+	case store.Reserve:
+		t.reserve()
+		return
+	case store.Commit, store.Cancel:
+		t.settle()
+		return
 	case store.Undo:
+		if op.Reservation != (store.ReservationID{}) {
+			t.unreserve()
+			break
+		}
 		if t.known && op.Receipt.Cost > 0 && c.undo(op.Receipt) {
 			t.write = true
 		}
@@ -157,7 +176,7 @@ func (t *turn) grant() store.Grant {
 		OK: t.ok, Never: t.never, Queue: t.queue,
 		Lease: t.lease.tokens, Generation: t.lease.generation, LeaseMS: t.lease.ms,
 		Remaining: t.c.left(t.now), RetryMS: t.retry, ResetMS: t.c.reset(t.now),
-		Out: t.c.outSum(), NowMS: t.now, Limit: t.c.l, Receipt: t.receipt,
+		Out: t.c.outSum(), NowMS: t.now, Limit: t.c.l, Receipt: t.receipt, Reserved: t.met,
 	}
 }
 
@@ -177,6 +196,9 @@ func (m *Model) mayBeForgotten(now int64, b store.Bucket) bool {
 	}
 	c := stored.clone()
 	c.bring(c.l, now, false)
+	if len(c.held) > 0 {
+		return false
+	}
 	switch c.l.Algorithm {
 	case limit.TokenBucket:
 		return c.level.Cmp(whole(c.l.Burst)) >= 0 && c.outSum() == 0
@@ -199,7 +221,7 @@ func checkOps(ops []store.Op) error {
 			return fmt.Errorf("bucket %+v named twice", op.Bucket)
 		}
 		seen[op.Bucket] = true
-		if op.How > store.Reset || op.Cost < 0 || op.Cost > limit.MaxCost || len(op.Reports) > store.MaxReports ||
+		if op.How > store.Cancel || op.Cost < 0 || op.Cost > limit.MaxCost || len(op.Reports) > store.MaxReports ||
 			min(op.Queue, op.Want, op.Pods, op.MaxCost, op.Receipt.Cost) < 0 {
 			return fmt.Errorf("op %d is out of bounds", i)
 		}
@@ -208,14 +230,24 @@ func checkOps(ops []store.Op) error {
 				return fmt.Errorf("op %d: a report is out of bounds", i)
 			}
 		}
+		about := op.How >= store.Reserve
+		if about && (op.Reservation == store.ReservationID{} || op.TTLMS < 1000 || op.TTLMS > 3_600_000 || op.Queue|op.Want != 0 || op.How == store.Reserve && op.Cost < 1) {
+			return fmt.Errorf("op %d: a reservation out of bounds", i)
+		}
 		if err := checkLimit(op.Limit); err != nil {
 			return err
+		}
+		if op.How == store.Reserve && op.Limit.Algorithm == limit.SlidingLog {
+			return errLogReserves
 		}
 	}
 	return nil
 }
 
-var errNumbers = errors.New("numbers out of bounds")
+var (
+	errNumbers     = errors.New("numbers out of bounds")
+	errLogReserves = errors.New("a log keeps no reservations")
+)
 
 func checkLimit(l *limit.Limit) error {
 	switch {

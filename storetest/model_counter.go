@@ -26,6 +26,9 @@ type counter struct {
 
 	// Log: every token, oldest first.
 	tokens []token
+
+	// Reservations and marks, oldest first.
+	held []heldCost
 }
 
 // token is one token of a log, spent at a time under the id of its take.
@@ -34,6 +37,7 @@ type token struct{ at, id int64 }
 func (c *counter) clone() *counter {
 	d := *c
 	d.out, d.tokens = maps.Clone(c.out), slices.Clone(c.tokens)
+	d.held = slices.Clone(c.held)
 	return &d
 }
 
@@ -75,9 +79,15 @@ func (c *counter) bring(l *limit.Limit, now int64, later bool) (changed bool) {
 	switch {
 	case old.Algorithm == limit.TokenBucket && l.Algorithm == limit.TokenBucket:
 		c.convertBucket(l, now)
+		c.l = l
+		c.endHeld(now)
 	case old.Algorithm != l.Algorithm:
 		c.roll(now)
+		held := c.held
 		*c = *holding(l, now, min(l.Full(), c.left(now)))
+		if l.Algorithm != limit.SlidingLog {
+			c.held = held
+		}
 	case l.Algorithm == limit.SlidingLog:
 		c.roll(now)
 		c.l = l
@@ -93,12 +103,15 @@ func (c *counter) bring(l *limit.Limit, now int64, later bool) (changed bool) {
 func (c *counter) roll(now int64) (changed bool) {
 	switch c.l.Algorithm {
 	case limit.TokenBucket:
-		return c.rollBucket(now)
+		changed = c.rollBucket(now)
+		c.endHeld(now)
+		return changed
 	case limit.SlidingLog:
 		at := c.logNow(now)
 		c.tokens = slices.DeleteFunc(c.tokens, func(t token) bool { return at-t.at >= c.l.WindowMS })
 		return false
 	default:
+		c.endHeld(now)
 		return c.rollWindow(now)
 	}
 }
@@ -159,6 +172,7 @@ func (c *counter) retry(now, cost int64) int64 {
 // happens.
 func (c *counter) passesAfter(now, ms, cost int64) bool {
 	then := c.clone()
+	then.held = nil // what comes back by then is nothing to rely on
 	if c.next != nil {
 		then.bring(c.next, now+ms, true)
 	} else {

@@ -14,13 +14,18 @@ func (s *State) convert(l *limit.Limit, now int64) {
 	if old.Algorithm == limit.TokenBucket && l.Algorithm == limit.TokenBucket {
 		s.Bucket.convert(old, l, now)
 		s.Limit = l
+		s.release(now)
 		return
 	}
 	s.roll(now)
 	switch {
 	case old.Algorithm != l.Algorithm:
 		// Leases of the old numbers are forgotten: they count as spent.
+		reserved := s.Reservations
 		*s = Holding(l, now, s.Remaining(now))
+		if l.Algorithm != limit.SlidingLog {
+			s.Reservations = reserved // counted in what is left
+		}
 	case l.Algorithm == limit.SlidingLog:
 		// What had left the old window stays out, whatever the new one's length.
 		s.Log.trim(l, now)

@@ -15,6 +15,9 @@ const (
 // now.
 func (s *State) Full(now int64) bool {
 	l, at := s.Limit, *s
+	if now < s.lastReservation() {
+		return false // a reservation would be forgotten with it
+	}
 	switch l.Algorithm {
 	case limit.TokenBucket:
 		if now < s.Bucket.TS {
@@ -36,7 +39,8 @@ func (s *State) Full(now int64) bool {
 
 // TTLMS returns how long a store must keep the state from now on, always above
 // 0 and at most 366 days: until a token bucket is full and no lease is out,
-// until nothing of a window or a log counts any more.
+// until nothing of a window or a log counts any more, and until the last reservation
+// has ended.
 func (s *State) TTLMS(now int64) int64 {
 	var ttl int64
 	switch l := s.Limit; l.Algorithm {
@@ -56,5 +60,6 @@ func (s *State) TTLMS(now int64) int64 {
 	case limit.SlidingLog:
 		ttl = s.Log.toEmpty(l, now)
 	}
+	ttl = max(ttl, s.lastReservation()-now)
 	return min(max(1, ttl), limit.MaxWindowMS)
 }

@@ -13,6 +13,9 @@ type State struct {
 	Bucket Bucket
 	Window Window
 	Log    Log
+	// Reservations are costs set aside, oldest first, and marks of settled ones; a log
+	// has none. Copies of a State share them: they are replaced, never changed in place.
+	Reservations []Reservation
 }
 
 // Answer says whether a cost is there.
@@ -73,10 +76,14 @@ func (s *State) Advance(l *limit.Limit, now int64) (dirty bool) {
 func (s *State) roll(now int64) (rebased bool) {
 	switch s.Limit.Algorithm {
 	case limit.TokenBucket:
-		return s.Bucket.advance(s.Limit, now)
+		rebased = s.Bucket.advance(s.Limit, now)
+		s.release(now)
+		return rebased
 	case limit.SlidingWindow:
+		s.release(now) // what ended in a window counts as given back in it, whenever it is seen
 		return s.Window.rollSliding(s.Limit, now)
 	case limit.FixedWindow:
+		s.release(now)
 		return s.Window.rollFixed(s.Limit, now)
 	case limit.SlidingLog:
 		s.Log.trim(s.Limit, now)

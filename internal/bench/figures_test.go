@@ -16,6 +16,7 @@ func TestFigures(t *testing.T) {
 	t.Run("http", testHTTP)
 	t.Run("proxy", testProxy)
 	t.Run("http from leases", testHTTPLeases)
+	t.Run("envoy rls from leases", testRLS)
 	t.Run("open loop, exact", testOpenLoopExact)
 	t.Run("open loop, from leases", testOpenLoopLocal)
 	t.Run("redis throughput", testRedisThroughput)

@@ -20,8 +20,8 @@ func waiting(l *limit.Limit, cost int64) []store.Op {
 	return ops
 }
 
-// asked has the store answer a take.
-func asked(t *testing.T, p *pod.Pod, now int64, ops []store.Op, g store.Grant) {
+// answered has the store answer a take.
+func answered(t *testing.T, p *pod.Pod, now int64, ops []store.Op, g store.Grant) {
 	t.Helper()
 	w := &pod.Waiter{Ops: ops, Terms: []pod.Terms{{Before: pod.PreLimit{Milli: 1000}}}}
 	c := p.Join(now, w)
@@ -34,7 +34,7 @@ func asked(t *testing.T, p *pod.Pod, now int64, ops []store.Op, g store.Grant) {
 func TestOthers_leasesTellTheNumbersInForce(t *testing.T) {
 	p := pod.New(0, 0)
 	old, ops := minute(2, 100), waiting(minute(4, 5), 1)
-	asked(t, p, 0, ops, store.Grant{OK: true, Lease: 10, Generation: 7, LeaseMS: 900, Remaining: 60, ResetMS: 30_000, Limit: old})
+	answered(t, p, 0, ops, store.Grant{OK: true, Lease: 10, Generation: 7, LeaseMS: 900, Remaining: 60, ResetMS: 30_000, Limit: old})
 	g, d := local(p, ms, ops)
 	if d.Outcome != pod.Allowed || g.Limit != old || g.Remaining != 69 {
 		t.Errorf("%+v %+v, want 69 of the old limit", d, g)
@@ -60,7 +60,7 @@ func TestOthers_denialEndsWithTheWindow(t *testing.T) {
 			p := pod.New(0, 0)
 			ops := waiting(minute(4, 200), 150)
 			g.ResetMS, g.Limit = 2000, minute(2, 100)
-			asked(t, p, 0, ops, g)
+			answered(t, p, 0, ops, g)
 			if denied, d := local(p, 1999*ms, ops); d.Outcome != pod.Denied || denied.Limit != g.Limit {
 				t.Errorf("in the window: %+v %+v, want denied by the old numbers", d, denied)
 			}
@@ -88,14 +88,14 @@ func TestOthers_preLimit(t *testing.T) {
 		if got := says(i * ms); got != pod.Ask {
 			t.Fatalf("check %d by the old numbers: outcome %d, want to ask", i, got)
 		}
-		asked(t, p, i*ms, ops, store.Grant{OK: true, Remaining: 80 - i, ResetMS: 10_000 - i, NowMS: start + i, Limit: minute(2, 100)})
+		answered(t, p, i*ms, ops, store.Grant{OK: true, Remaining: 80 - i, ResetMS: 10_000 - i, NowMS: start + i, Limit: minute(2, 100)})
 	}
 	for i := range int64(6) {
 		now := (10_000 + i) * ms
 		if got := says(now); got != pod.Ask {
 			t.Fatalf("check %d by the new numbers: outcome %d, want to ask", i, got)
 		}
-		asked(t, p, now, ops, store.Grant{OK: true, Remaining: 5 - i, ResetMS: 3_590_000 - i, NowMS: start + 10_000 + i, Limit: hour})
+		answered(t, p, now, ops, store.Grant{OK: true, Remaining: 5 - i, ResetMS: 3_590_000 - i, NowMS: start + 10_000 + i, Limit: hour})
 	}
 	if got := says(10_006 * ms); got != pod.Denied {
 		t.Errorf("outcome %d, want the pre-limit to refuse a seventh of 5", got)
@@ -137,7 +137,7 @@ func TestOthers_sharedDenial(t *testing.T) {
 func TestPreLimit_costAboveTheLimit(t *testing.T) {
 	p := pod.New(0, 0)
 	ops := take(&limit.Limit{Algorithm: limit.TokenBucket, Rate: 1, PeriodMS: 1000, Burst: 5, Revision: 2}, 50)
-	asked(t, p, 0, ops, store.Grant{Never: true, Remaining: 5, Limit: ops[0].Limit})
+	answered(t, p, 0, ops, store.Grant{Never: true, Remaining: 5, Limit: ops[0].Limit})
 	terms := []pod.Terms{{Before: pod.PreLimit{Milli: 1000}}}
 	for _, now := range []int64{ms, 20_000 * ms} { // remembered, and not any more
 		if grants, d := p.Local(now, nil, ops, terms); d.Outcome == pod.Denied && !grants[0].Never {

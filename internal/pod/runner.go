@@ -258,6 +258,11 @@ func (r *Runner) ask(ctx context.Context, ops []store.Op, terms []Terms, direct 
 	}
 }
 
+// Direct asks the store itself, whatever the pod has: of reservations.
+func (r *Runner) Direct(ctx context.Context, ops []store.Op) ([]store.Grant, error) {
+	return r.askDirect(ctx, ops)
+}
+
 // askDirect makes a call of a check's own, after the store has been told what
 // fallbacks admitted of the same buckets: a look and a charge, where there is some.
 func (r *Runner) askDirect(ctx context.Context, ops []store.Op) ([]store.Grant, error) {

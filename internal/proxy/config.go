@@ -23,8 +23,8 @@ type Rules interface {
 
 // Reserver decides requests whose cost only the upstream's answer tells.
 type Reserver interface {
-	// Reserve decides check at its estimated cost, into v. Where v allows, the hold is
-	// not nil and is committed or canceled once.
+	// Reserve decides check at its estimated cost, into v. The hold is nil where nothing
+	// is set aside; else it is committed or canceled once.
 	Reserve(ctx context.Context, check tallygate.Check, v *tallygate.Verdict) (Hold, error)
 }
 
@@ -55,7 +55,7 @@ type Config struct {
 	// CostHeader is the header of an answer that tells the request's cost in tokens. It
 	// needs Reserver, and is not passed on. "" is none.
 	CostHeader string
-	// Reserver holds the estimate (Limit.Cost) until the answer is there.
+	// Reserver holds the estimate (Limit.Cost) until the answer is there: [Reservations].
 	Reserver Reserver
 	// PreserveHost sends the client's Host on, not the upstream's.
 	PreserveHost bool

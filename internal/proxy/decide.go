@@ -39,7 +39,7 @@ func (d *decider) ask(ctx context.Context, x *exchange, check tallygate.Check, v
 		return d.limiter.Decide(ctx, check, v)
 	}
 	hold, err := d.proxy.config.Reserver.Reserve(ctx, check, v)
-	if err == nil && v.Allow {
+	if err == nil && v.Allow && hold != nil {
 		x.hold, x.cost = hold, cmp.Or(check.Cost, 1)
 	}
 	return err

@@ -103,3 +103,36 @@ func TestCostOfTheAnswer(t *testing.T) {
 		})
 	}
 }
+
+// By the library: what is left is what the answers told, not what was estimated.
+func TestCostIsCounted(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	counted := rule("tokens", "ip", 100)
+	counted.MaxCost = 100
+	l := limiterOf(t, c, snapshotOf(t, c, counted))
+	config := proxy.Config{Reserver: proxy.Reservations(l, 0), CostHeader: "X-Cost"}
+	config.Limit.Limiter = l
+	config.Limit.Cost = func(*http.Request) int64 { return 10 }
+	f := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Cost", r.URL.Query().Get("cost"))
+	}), 0, config)
+	for _, tt := range []struct {
+		cost, left string
+		status     int
+	}{
+		{"1", "90", 200},   // the estimate is out while the request is
+		{"30", "89", 200},  // the first came to 1
+		{"100", "59", 200}, // above the limit: the request has happened
+		{"1", "0", 429},
+	} {
+		r, body := f.get(t, "/?cost="+tt.cost)
+		if r.StatusCode != tt.status || r.Header.Get("X-RateLimit-Remaining") != tt.left {
+			t.Errorf("cost %s: %d, %s left, want %d, %s: %s", tt.cost, r.StatusCode, r.Header.Get("X-RateLimit-Remaining"), tt.status, tt.left, body)
+		}
+		eventually(t, "the cost is told", func() bool { return f.Stats().Inflight == 0 })
+	}
+	if s := f.Stats(); s.BadCosts != 0 || s.LostCosts != 0 {
+		t.Errorf("stats %+v", s)
+	}
+}

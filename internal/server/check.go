@@ -34,7 +34,22 @@ type exchange struct {
 }
 
 // check answers POST /v1/ratelimit:check. A denial is an answer too: 200.
-func (s *Server) check(w http.ResponseWriter, r *http.Request) {
+func (s *Server) check(w http.ResponseWriter, r *http.Request) { s.serve(w, r, (*Server).answerCheck) }
+
+// answerCheck answers the check or the batch in x.
+func (s *Server) answerCheck(ctx context.Context, x *exchange) error {
+	if err := x.request.decode(x.body); err != nil {
+		return err
+	}
+	if x.request.batch {
+		return s.decideBatch(ctx, x)
+	}
+	return s.decide(ctx, x, x.answer[:0])
+}
+
+// serve reads the request of an endpoint, has answer write what x.answer is to be,
+// and sends that, or a problem.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, answer func(*Server, context.Context, *exchange) error) {
 	if r.Method != http.MethodPost {
 		s.wrongMethod(w, r, http.MethodPost)
 		return
@@ -59,14 +74,7 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request) {
 
 	err := x.read(w, r)
 	if err == nil {
-		err = x.request.decode(x.body)
-	}
-	switch {
-	case err != nil:
-	case x.request.batch:
-		err = s.decideBatch(r.Context(), x)
-	default:
-		err = s.decide(r.Context(), x, x.answer[:0])
+		err = answer(s, r.Context(), x)
 	}
 	if err != nil {
 		s.writeProblem(w, asError(err))

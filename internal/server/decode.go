@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/limit"
@@ -32,7 +33,23 @@ type request struct {
 	entries    []tallygate.Entry
 	keys       []string
 	attributes map[string]string
+
+	// id and ttl are of a reservation to be made, reservation and costs of one to be
+	// settled.
+	id          string
+	ttl         time.Duration
+	reservation tallygate.Reservation
+	costs       map[string]int64
 }
+
+// form is what else than a check an object may hold.
+type form uint8
+
+const (
+	single    form = iota // nothing
+	whole                 // or a batch instead
+	reserving             // an id and a time
+)
 
 // The members of a check and of an entry, as bits of a set of those seen.
 const (
@@ -52,12 +69,13 @@ func (q *request) forget() {
 	clear(q.attributes)
 	clear(q.items)
 	q.check = tallygate.Check{}
+	q.id, q.reservation, q.costs = "", "", nil
 }
 
 // decode reads a whole body.
 func (q *request) decode(body []byte) error {
 	q.scan.reset(body)
-	seen, err := q.decodeCheck(true)
+	seen, err := q.decodeCheck(whole)
 	if err != nil {
 		return err
 	}
@@ -71,12 +89,12 @@ func (q *request) decode(body []byte) error {
 // decodeItem reads one check of a batch.
 func (q *request) decodeItem(item []byte) error {
 	q.scan.reset(item)
-	_, err := q.decodeCheck(false)
+	_, err := q.decodeCheck(single)
 	return err
 }
 
 // decodeCheck reads the object of a check and returns which members it has.
-func (q *request) decodeCheck(whole bool) (seen uint, err error) {
+func (q *request) decodeCheck(as form) (seen uint, err error) {
 	q.check = tallygate.Check{}
 	err = q.scan.object(func(name []byte) error {
 		switch string(name) {
@@ -89,9 +107,20 @@ func (q *request) decodeCheck(whole bool) (seen uint, err error) {
 		case "cost":
 			return q.once(&seen, seenCost, "cost", q.decodeCost)
 		case "checks":
-			if whole {
+			if as == whole {
 				return q.once(&seen, seenChecks, "checks", q.decodeChecks)
 			}
+		case "id":
+			if as == reserving {
+				return q.once(&seen, seenID, "id", q.decodeID)
+			}
+		case "ttl_ms":
+			if as == reserving {
+				return q.once(&seen, seenTTL, "ttl_ms", q.decodeTTL)
+			}
+		}
+		if as == reserving {
+			return unknown(name, "domain, entries, attributes, cost, id and ttl_ms")
 		}
 		return unknown(name, "domain, entries, attributes and cost, or checks")
 	})

@@ -140,6 +140,8 @@ type reply struct {
 	Headers  map[string]string `json:"headers"`
 	Results  []reply           `json:"results"`
 
+	Reservation string `json:"reservation"`
+
 	Type    string `json:"type"`
 	Title   string `json:"title"`
 	Status  int    `json:"status"`

@@ -39,6 +39,8 @@ func problem(code tallygate.Code) (status int, title string) {
 		return http.StatusNotFound, "Unknown rule"
 	case tallygate.CodeInvalidCost:
 		return http.StatusUnprocessableEntity, "Invalid cost"
+	case tallygate.CodeNotReservable:
+		return http.StatusUnprocessableEntity, "A rule cannot reserve"
 	case tallygate.CodeMissingIdentity:
 		return http.StatusUnprocessableEntity, "Missing identity"
 	case tallygate.CodeStoreTimeout:
@@ -118,7 +120,8 @@ func appendProblemAs(dst []byte, status int, e *tallygate.Error) []byte {
 	}
 	// Unknown is deny for rules that fail closed: a caller that only looks for a
 	// verdict must find it here too.
-	if e.Code == tallygate.CodeStoreTimeout || e.Code == tallygate.CodeStoreUnavailable {
+	// What only settles a reservation names no rule, and decides nothing.
+	if unknown := e.Code == tallygate.CodeStoreTimeout || e.Code == tallygate.CodeStoreUnavailable; unknown && e.Rule != "" {
 		dst = append(dst, `,"verdict":"deny","denied_by":`...)
 		dst = appendQuoted(dst, e.Rule)
 		dst = append(dst, `,"retry_after_seconds":`+retrySeconds...)

@@ -3,15 +3,18 @@
 //
 //	POST /v1/ratelimit:check   a check or a batch of them; a denial is 200 too
 //	GET  /v1/ratelimit:forward whether a gateway may let its request through
+//	POST /v1/ratelimit:reserve a check whose cost is an estimate, set aside
+//	POST /v1/ratelimit:commit  what it really cost
+//	POST /v1/ratelimit:cancel  nothing of it was used
 //	GET  /healthz              the process lives
 //	GET  /readyz               rules are loaded and it is not stopping
 //	GET  /version              what runs
 //
 // Handlers are plain net/http. A request is read (check.go), decoded strictly
 // (scan.go, decode.go), decided by the limiter and encoded (encode.go); what a gateway
-// asks by headers alone is forward.go; every
-// error becomes a problem of RFC 9457 in one place (problem.go). A [Server] has
-// no goroutine but those of [Server.Serve], which end with it.
+// asks by headers alone is forward.go; every error becomes a problem of RFC 9457 in one
+// place (problem.go). A [Server] has no goroutine but those of [Server.Serve], which end
+// with it.
 package server
 
 import (
@@ -37,7 +40,8 @@ type Decider interface {
 
 // Config says what a [Server] serves and how.
 type Config struct {
-	// Limiter decides. Required.
+	// Limiter decides. Required. One that is a Reserver and a Committer as well, as the
+	// library's is, also serves reservations.
 	Limiter Decider
 	// Ready says whether rules were loaded once. Nil means always.
 	Ready func() bool
@@ -76,17 +80,19 @@ const (
 
 // Server answers HTTP. Create it with [New]; safe for concurrent use.
 type Server struct {
-	limiter     Decider
-	ready       func() bool
-	authorize   func(token string) bool
-	tls         *tls.Config
-	style       headers.Style
-	gateways    *Forward
-	maxInflight int64
-	drain       time.Duration
-	finish      time.Duration
-	version     Version
-	http        *http.Server
+	limiter Decider
+	// reservations is nil where the limiter has none.
+	reservations reservations
+	ready        func() bool
+	authorize    func(token string) bool
+	tls          *tls.Config
+	style        headers.Style
+	gateways     *Forward
+	maxInflight  int64
+	drain        time.Duration
+	finish       time.Duration
+	version      Version
+	http         *http.Server
 
 	inflight  atomic.Int64
 	shed      atomic.Int64
@@ -122,6 +128,7 @@ func New(config Config) (*Server, error) {
 		version:     config.Version,
 		contentJSON: []string{"application/json"},
 	}
+	s.reservations, _ = config.Limiter.(reservations)
 	if s.ready == nil {
 		s.ready = func() bool { return true }
 	}
@@ -166,6 +173,11 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("/v1/ratelimit:check", s.check)
 	if s.gateways != nil {
 		mux.HandleFunc("/v1/ratelimit:forward", s.forward)
+	}
+	if s.reservations != nil {
+		mux.HandleFunc("/v1/ratelimit:reserve", s.reserve)
+		mux.HandleFunc("/v1/ratelimit:commit", s.commit)
+		mux.HandleFunc("/v1/ratelimit:cancel", s.cancel)
 	}
 	mux.HandleFunc("/healthz", s.healthz)
 	mux.HandleFunc("/readyz", s.readyz)

@@ -69,6 +69,7 @@ func (a *accounts) ask(now int64, op *store.Op, s *algorithm.State, g *store.Gra
 	case store.Reset:
 		*s = algorithm.Fresh(op.Limit, now)
 	case store.Stamp:
+	case store.Reserve, store.Commit, store.Cancel: // no simulated check reserves
 	}
 }
 

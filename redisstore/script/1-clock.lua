@@ -7,14 +7,17 @@
 --   flags 8:  four edges of a calendar's windows, I6 each
 --   flags 16: count B, then for each report generation I6, spent I5, back I5
 --   flags 32: receipt I7
+--   flags 128: reservation, 16 bytes, ttl ms I4
 --
 -- alg: 1 token_bucket (n1 burst, n2 period ms, n3 rate), 2 sliding_window,
 -- 3 sliding_log, 4 fixed_window (n1 capacity, n2 window ms, n3 align + 4 × calendar).
--- how: 0 take, 1 add, 2 back, 3 peek, 4 stamp, 5 undo, 6 reset.
+-- how: 0 take, 1 add, 2 back, 3 peek, 4 stamp, 5 undo, 6 reset, 7 reserve, 8 commit,
+-- 9 cancel.
 -- flags: 1 shadow, 2 not fresh, 64 newer numbers of a window apply from its next one.
 --
 -- The answer is one string: status B (0 denied, 1 spent, 2 no calendar window
--- fits), now I6, then a record an op, whose bit 0 says whether the op was ok:
+-- fits), now I6, then a record an op, whose bit 0 says whether the op was ok
+-- and whose bits from 8 on are what an op on a reservation met, see 5-op.lua:
 --
 --   0/1: level I7, before spending
 --   4/5: level I7, queue I6, lease I5, generation I6, lease ms I5, out I5
@@ -24,6 +27,9 @@
 --
 --   1 token bucket: level I7, ts I6         2 the same with leases: + generation I5, out0 I5, out1 I5
 --   3 sliding window: start, prev, cur I6   4 fixed window: start, end, cur I6
+--
+-- Plus 16 where reservations follow, a count B and for each: id 16 bytes, end I6, cost
+-- I4 (0: settled), window start I6.
 --
 -- Order of work: every op is read, checked and decided first; nothing is
 -- written before all of it is known to be possible, and nothing can fail after

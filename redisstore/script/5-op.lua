@@ -6,7 +6,7 @@ local function careful(records, on_spend, on_denial)
   local min, max = math.min, math.max
   local BUCKET, SLIDING, FIXED, LOG = 1, 3, 4, 5
   local KINDS, LENGTH = { BUCKET, SLIDING, LOG, FIXED }, { 36, 51, 41, 41 }
-  local lease, window, log = leasing(), nil, nil
+  local lease, window, log, reserve = leasing(), nil, nil, nil
 
   local function numbers(nums, kind)
     local rev, n1, n2, n3 = unpack('<I6I6I5I5', nums)
@@ -32,10 +32,10 @@ local function careful(records, on_spend, on_denial)
   local function parse(arg)
     if #arg < 30 then return nil end
     local alg, how, flags, cost = unpack('<BBBI5', arg)
-    if alg < 1 or alg > 4 or how > 6 or flags > 127 or (cost > MAX_COST and how ~= 5) then return nil end
+    if alg < 1 or alg > 4 or how > 9 or (cost > MAX_COST and how ~= 5) then return nil end
     local n = numbers(sub(arg, 9, 30), KINDS[alg])
     if wrong(alg, n) then return nil end
-    local o = { arg = arg, n = n, how = how, cost = cost, shadow = flags % 2 == 1, lean = floor(flags / 2) % 2 == 1, later = flags > 63 }
+    local o = { arg = arg, n = n, how = how, cost = cost, shadow = flags % 2 == 1, lean = floor(flags / 2) % 2 == 1, later = floor(flags / 64) % 2 == 1 }
     local pos = 31
     local function has(flag, bytes)
       if floor(flags / flag) % 2 == 0 then return false end
@@ -55,6 +55,11 @@ local function careful(records, on_spend, on_denial)
       pos = pos + 16 * count
     end
     if has(32, 7) then o.receipt = unpack('<I7', arg, pos - 7) end
+    if has(128, 20) then
+      o.id, o.ttl = sub(arg, pos - 20, pos - 5), unpack('<I4', arg, pos - 4)
+      if (how ~= 5 and (how < 7 or o.ttl < 1000)) or o.ttl > 3600000 then return nil end
+    end
+    if how > 6 and (not o.id or (how == 7 and cost < 1)) then return nil end
     if pos ~= #arg + 1 then return nil end
     if o.pods and o.pods < 1 then o.pods = 1 end
     return o
@@ -67,6 +72,15 @@ local function careful(records, on_spend, on_denial)
     local rest = level - whole * from
     if from * to > EXACT then rest = 0 end
     return whole * to + div(rest * to, from)
+  end
+
+  local function give_back(st, cost)
+    if st.kind == BUCKET then
+      local cap = (st.n.n1 - st.out0 - st.out1) * st.n.n2
+      st.level = max(st.level, min(cap, st.level + min(cost, st.n.n1) * st.n.n2))
+    else
+      st.cur = max(0, st.cur - cost)
+    end
   end
 
   -- advance brings a bucket to now, under n, which may be new to it: time before
@@ -89,6 +103,7 @@ local function careful(records, on_spend, on_denial)
     b.gen, b.out0, b.out1 = lease.rotate(b.gen, b.out0, b.out1)
     if not same(old, n) then level = min(level, max(0, (n.n1 - b.out0 - b.out1) * n.n2)) end
     b.level, b.ts, b.n = level, now, n
+    if b.held then reserve.release(b, give_back) end
   end
 
   -- load returns the stored state, nil for a missing bucket, or nil and why not.
@@ -102,10 +117,16 @@ local function careful(records, on_spend, on_denial)
       return log.read(key, numbers(sub(head, 1, 22), LOG), head)
     end
     local kind = s:byte(23)
-    if LENGTH[kind or 0] ~= #s then return nil, 'TALLY the key holds something else' end
+    local held
+    if kind and kind > 16 then
+      kind = kind - 16
+      reserve = reserve or reserves()
+      held = LENGTH[kind] and reserve.read(s, LENGTH[kind] + 1)
+    end
+    if not held and (LENGTH[kind or 0] ~= #s or kind ~= s:byte(23)) then return nil, 'TALLY the key holds something else' end
     if kind > 2 then
       window = window or windows()
-      local st = { kind = kind, n = numbers(sub(s, 1, 22), kind), prev = 0 }
+      local st = { kind = kind, n = numbers(sub(s, 1, 22), kind), prev = 0, held = held }
       local a, b, c = unpack('<I6I6I6', s, 24)
       if kind == SLIDING then
         st.start, st.stop, st.prev, st.cur = a, a + st.n.n2, b, c
@@ -114,7 +135,7 @@ local function careful(records, on_spend, on_denial)
       end
       return st
     end
-    local st = { kind = BUCKET, n = numbers(sub(s, 1, 22), BUCKET), out0 = 0, out1 = 0 }
+    local st = { kind = BUCKET, n = numbers(sub(s, 1, 22), BUCKET), out0 = 0, out1 = 0, held = held }
     st.level, st.ts = unpack('<I7I6', s, 24)
     st.gen = floor(st.ts / T)
     if kind == 2 then st.gen, st.out0, st.out1 = unpack('<I5I5I5', s, 37) end
@@ -149,8 +170,10 @@ local function careful(records, on_spend, on_denial)
   local function convert(key, st, n, edges)
     if st.n.kind ~= n.kind then
       local foreign = st.kind ~= LOG and n.kind == LOG
-      st = fresh(key, n, edges, min(n.n1, remains(st)))
+      local left, before = remains(st), st
+      st = fresh(key, n, edges, min(n.n1, left))
       if st then st.dirty, st.stale, st.foreign = true, true, foreign end
+      if st and n.kind ~= LOG then st.held = before.held end
       return st
     end
     if n.kind == BUCKET then
@@ -159,8 +182,10 @@ local function careful(records, on_spend, on_denial)
       if n.n2 < st.n.n2 then st = log.read(key, n, st.header) end
       st.stale = true
     else
+      local held = st.held
       st = window.convert(st, n, edges)
       if not st then return nil end
+      st.held = held
     end
     st.n, st.dirty = n, true
     return st
@@ -169,6 +194,8 @@ local function careful(records, on_spend, on_denial)
   -- current returns the state at now, by the newer of stored and asked numbers. A
   -- window that has not ended keeps numbers waiting that are to apply later.
   local function current(key, st, n, edges, later)
+    -- What ended in a window counts as given back in it, whenever that is seen.
+    if st.held and st.kind ~= BUCKET then reserve.release(st, give_back) end
     if n.rev > st.n.rev then
       if same(st.n, n) then
         st.n, st.dirty, st.stale = n, true, true
@@ -196,12 +223,13 @@ local function careful(records, on_spend, on_denial)
       state, life = window.stored(st)
       state = n.nums .. state
     end
+    if st.held then state, life = reserve.stored(state, life, st.held) end
     life = max(1, min(life, 2 * MOST))
     return function() call('PSETEX', key, life, state) end
   end
 
   -- tell packs an op's view before it spends, and what was lent and where.
-  local function tell(i, st, ok, cost, queue, loan, gen, ms, receipt)
+  local function tell(i, st, ok, cost, queue, loan, gen, ms, receipt, met)
     local a, b, c, d, out = st.level, 0, 0, 0, 0
     if st.kind == BUCKET then
       out = st.out0 + st.out1
@@ -210,7 +238,7 @@ local function careful(records, on_spend, on_denial)
     else
       a, b, c, d = st.start, st.stop, st.prev, st.cur
     end
-    records[i] = pack('<B', ok and 3 or 2) .. st.n.nums
+    records[i] = pack('<B', (ok and 3 or 2) + 8 * (met or 0)) .. st.n.nums
       .. pack('<BI7I6I6I6I6I5I6I5I5I7', st.kind, a, b, c, d, queue, loan, gen, ms, out, receipt)
   end
 
@@ -238,15 +266,6 @@ local function careful(records, on_spend, on_denial)
     return max(0, st.cur - before)
   end
 
-  local function give_back(st, cost)
-    if st.kind == BUCKET then
-      local cap = (st.n.n1 - st.out0 - st.out1) * st.n.n2
-      st.level = max(st.level, min(cap, st.level + min(cost, st.n.n1) * st.n.n2))
-    else
-      st.cur = max(0, st.cur - cost)
-    end
-  end
-
   -- change does what is not a take, whatever the verdict of the others. Its view
   -- is of what it leaves, its queue what it added.
   local function change(i, key, o, st, stored)
@@ -254,6 +273,13 @@ local function careful(records, on_spend, on_denial)
     if how == 1 then
       added, changed = add(st, o.cost), changed or o.cost > 0
       ok = true
+    elseif how == 5 and o.id then
+      local at, r = reserve.find(st, o.id)
+      ok = stored and at ~= nil and r.cost > 0
+      if ok then
+        if reserve.returns(st, r) then give_back(st, r.cost) end
+        st.held, changed = reserve.replace(st, at, nil), true
+      end
     elseif how == 5 and (o.cost == 0 or (st.kind ~= BUCKET and st.start ~= o.receipt)) then
       ok = false
     elseif (how == 2 or how == 5) and stored then
@@ -296,10 +322,66 @@ local function careful(records, on_spend, on_denial)
     return ok
   end
 
+  -- hold decides a reservation: a take under a name. It meets: 1 nobody, 2 itself,
+  -- open, 3 itself, settled, 4 a full list.
+  local function hold(i, key, o, st, stored)
+    local _, r = reserve.find(st, o.id)
+    local fits, ok, met, wait = false, false, 0, 0
+    if st.kind == BUCKET then fits = st.level >= o.cost * st.n.n2 else fits = window.fits(st, o.cost) end
+    if r then
+      ok, met = r.cost > 0, r.cost > 0 and 2 or 3
+    else
+      wait = reserve.wait(st)
+      if wait > 0 then met = 4 elseif fits then ok, met = true, 1 end
+    end
+    if stored and (st.settled or st.dirty) then
+      on_denial[i] = write(key, st)
+      on_spend[i] = on_denial[i]
+    end
+    if met == 1 then
+      local after = {}
+      for k, v in pairs(st) do after[k] = v end
+      add(after, o.cost)
+      reserve.enter(after, o.id, o.ttl, o.cost)
+      on_spend[i] = write(key, after)
+    end
+    tell(i, st, ok, o.cost, 0, 0, 0, min(wait, MOST), st.start or 0, met)
+    return ok
+  end
+
+  -- settle_up commits or cancels. It meets: 1 an open reservation, 3 a settled one,
+  -- 5 none.
+  local function settle_up(i, key, o, st, stored)
+    local at, r = reserve.find(st, o.id)
+    local changed, met = stored and (st.dirty or st.settled), 1
+    if at and r.cost == 0 then
+      met = 3
+    elseif at then
+      local more = (o.how == 8 and o.cost or 0) - r.cost
+      if more > 0 then add(st, more) elseif reserve.returns(st, r) then give_back(st, -more) end
+      reserve.mark(st, at, o.ttl)
+      changed = true
+    else
+      met = 5
+      if o.how == 8 and o.cost > 0 then
+        add(st, o.cost)
+        reserve.enter(st, o.id, o.ttl, 0)
+        changed = true
+      end
+    end
+    if changed then
+      on_spend[i] = write(key, st)
+      on_denial[i] = on_spend[i]
+    end
+    tell(i, st, true, 0, 0, 0, 0, 0, st.start or 0, met)
+    return true
+  end
+
   -- log_op decides an op on a log. What is owed to a change of numbers is
   -- written whatever the verdict.
   local function log_op(i, o, st, stored)
-    local how, cost = o.how, o.cost
+    local how, cost, met = o.how, o.cost, o.how > 6 and 5 or 0
+    if how == 8 then how = 1 elseif how == 9 then how = 4 end -- a log knows no reservation
     local free = max(0, st.n.n1 - st.used)
     local ok, enters, queue, members, entries = stored, 0, 0, nil, nil
     local owed = st.stale and how ~= 3 and (how ~= 0 or cost > 0)
@@ -335,7 +417,8 @@ local function careful(records, on_spend, on_denial)
       on_denial[i] = function() log.write(st, 0) end
     end
     if how == 1 then st.used, st.ts = st.used + enters, enters > 0 and st.at or st.ts end
-    tell(i, st, ok, (how == 0 or how == 3) and cost or 0, queue, 0, 0, 0, receipt)
+    ok = ok or met > 0
+    tell(i, st, ok, (how == 0 or how == 3) and cost or 0, queue, 0, 0, 0, receipt, met)
     return ok
   end
 
@@ -358,14 +441,24 @@ local function careful(records, on_spend, on_denial)
       return true
     end
     local ok
+    if o.id then reserve = reserve or reserves() end
+    if st.kind == LOG and o.how == 7 then return nil, redis.error_reply('TALLY a log keeps no reservations') end
     if st.kind == LOG then
       ok = log_op(i, o, st, stored)
     else
       -- Nothing is out of a bucket nobody knows, whatever a report says.
       if o.reports and stored and o.how ~= 3 then settle(st, o) end
-      if o.how == 0 or o.how == 3 then ok = take(i, key, o, st, stored) else ok = change(i, key, o, st, stored) end
+      if o.how == 0 or o.how == 3 then
+        ok = take(i, key, o, st, stored)
+      elseif o.how == 7 then
+        ok = hold(i, key, o, st, stored)
+      elseif o.how > 7 then
+        ok = settle_up(i, key, o, st, stored)
+      else
+        ok = change(i, key, o, st, stored)
+      end
     end
     if o.shadow and not ok then on_spend[i] = on_denial[i] end
-    return ok or o.shadow or o.how ~= 0
+    return ok or o.shadow or (o.how ~= 0 and o.how ~= 7)
   end
 end

@@ -8,6 +8,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
 
+	"github.com/tallygate/tallygate/internal/yamltree"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -23,13 +24,13 @@ type converter struct {
 
 func convert(node *ast.MappingNode) *converter {
 	c := &converter{keys: map[string]rules.Position{}, values: map[string]rules.Position{}}
-	c.start = position(node)
+	c.start = yamltree.Position(node)
 	c.node("", node)
 	return c
 }
 
 func (c *converter) node(path string, n ast.Node) {
-	if m := mapping(n); m != nil {
+	if m := yamltree.Mapping(n); m != nil {
 		c.mapping(path, m)
 		return
 	}
@@ -41,7 +42,7 @@ func (c *converter) node(path string, n ast.Node) {
 				c.json = append(c.json, ',')
 			}
 			child := path + "[" + strconv.Itoa(i) + "]"
-			c.values[child] = position(item)
+			c.values[child] = yamltree.Position(item)
 			c.node(child, item)
 		}
 		c.json = append(c.json, ']')
@@ -92,15 +93,15 @@ func (c *converter) mapping(path string, m *ast.MappingNode) {
 		if i > 0 {
 			c.json = append(c.json, ',')
 		}
-		name := keyText(v.Key)
+		name := yamltree.KeyText(v.Key)
 		child := name
 		if path != "" {
 			child = path + "." + name
 		}
-		c.keys[child] = position(v.Key)
-		c.values[child] = position(v.Key)
+		c.keys[child] = yamltree.Position(v.Key)
+		c.values[child] = yamltree.Position(v.Key)
 		if _, scalar := v.Value.(ast.ScalarNode); scalar {
-			c.values[child] = position(v.Value)
+			c.values[child] = yamltree.Position(v.Value)
 		}
 		c.text(name)
 		c.json = append(c.json, ':')
@@ -124,39 +125,4 @@ func (c *converter) find(p rules.Problem) rules.Position {
 		field = field[:max(0, strings.LastIndexAny(field, ".["))]
 	}
 	return c.start
-}
-
-// mapping returns a node as a map: the parser has two forms of it.
-func mapping(n ast.Node) *ast.MappingNode {
-	switch n := n.(type) {
-	case *ast.MappingNode:
-		return n
-	case *ast.MappingValueNode:
-		return &ast.MappingNode{BaseNode: &ast.BaseNode{}, Start: n.Start, Values: []*ast.MappingValueNode{n}}
-	default:
-		return nil
-	}
-}
-
-// keyText returns a key as written.
-func keyText(k ast.MapKeyNode) string {
-	if s, ok := k.(*ast.StringNode); ok {
-		return s.Value
-	}
-	return k.GetToken().Value
-}
-
-// position returns where a node starts; a map starts at its first key.
-func position(n ast.Node) rules.Position {
-	if n == nil {
-		return rules.Position{}
-	}
-	if m := mapping(n); m != nil && len(m.Values) > 0 {
-		n = m.Values[0].Key
-	}
-	tk := n.GetToken()
-	if tk == nil || tk.Position == nil {
-		return rules.Position{}
-	}
-	return rules.Position{Line: tk.Position.Line, Column: tk.Position.Column}
 }

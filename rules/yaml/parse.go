@@ -1,25 +1,22 @@
 package yaml
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
 
+	"github.com/tallygate/tallygate/internal/yamltree"
 	"github.com/tallygate/tallygate/rules"
 )
 
 // MaxFileBytes bounds a rules file: far above any real one (about 90,000 rules),
 // and small enough to parse in seconds.
 const MaxFileBytes = 16 << 20
+
+// maxDepth bounds how deep a rules file nests; real ones nest four deep.
+const maxDepth = 32
 
 // Parse reads a rules file. Faulty rules and overrides are left out of the set,
 // named in the problems with line and column, and listed in the set's Unread, so
@@ -32,7 +29,9 @@ func Parse(data []byte) (rules.Set, rules.Problems) {
 
 // parse is Parse, and says whether the file can be used at all.
 func parse(data []byte) (set rules.Set, problems rules.Problems, usable bool) {
-	root, fault := parseTree(data)
+	root, fault := yamltree.Parse(data, yamltree.Bounds{
+		Of: "rules", Start: "rules", Empty: "write rules: [] for none", Bytes: MaxFileBytes, Depth: maxDepth,
+	})
 	if fault != nil {
 		return rules.Set{}, rules.Problems{*fault}, false
 	}
@@ -42,90 +41,6 @@ func parse(data []byte) (set rules.Set, problems rules.Problems, usable bool) {
 		return rules.Set{}, d.problems, false
 	}
 	return d.set, d.problems, true
-}
-
-// parseTree returns the root of the one document.
-func parseTree(data []byte) (root *ast.MappingNode, fault *rules.Problem) {
-	// The parser is not ours and the bytes are anyone's: a bug in it must refuse
-	// the file and keep the last good rules, not stop the pod.
-	defer func() {
-		if p := recover(); p != nil {
-			root, fault = nil, &rules.Problem{Message: fmt.Sprintf("the YAML parser failed: %v", p), Fix: "simplify the file"}
-		}
-	}()
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")) // the lexer counts some of these twice
-	if fault := checkText(data); fault != nil {
-		return nil, fault
-	}
-	tokens := lexer.Tokenize(string(data))
-	if fault := checkShape(tokens); fault != nil {
-		return nil, fault
-	}
-	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey()) // told one by one, see document
-	if err != nil {
-		return nil, syntaxFault(err)
-	}
-	var body ast.Node
-	for _, doc := range file.Docs {
-		if doc.Body == nil {
-			continue
-		}
-		if body != nil {
-			p := problemAt(position(doc.Body), "", "a second YAML document", "keep one document in the file")
-			return nil, &p
-		}
-		body = doc.Body
-	}
-	if body == nil {
-		// An empty file is more often a write under way than a wish for no limits.
-		return nil, &rules.Problem{Message: "the file is empty", Fix: "write rules: [] for none", Line: 1, Column: 1}
-	}
-	root = mapping(body)
-	if root == nil {
-		p := problemAt(position(body), "", "the file is not a map", "start with rules:")
-		return nil, &p
-	}
-	return root, nil
-}
-
-// checkText refuses bytes that no rules file has.
-func checkText(data []byte) *rules.Problem {
-	if len(data) > MaxFileBytes {
-		return &rules.Problem{Message: fmt.Sprintf("%d bytes are above %d", len(data), MaxFileBytes), Fix: "split the rules"}
-	}
-	bad := func(i int, message, fix string) *rules.Problem {
-		line := bytes.Count(data[:i], []byte("\n"))
-		start := bytes.LastIndexByte(data[:i], '\n') + 1
-		return &rules.Problem{Message: message, Fix: fix, Line: line + 1, Column: utf8.RuneCount(data[start:i]) + 1}
-	}
-	for i := 0; i < len(data); {
-		r, size := utf8.DecodeRune(data[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			return bad(i, "is not valid UTF-8", "save the file as UTF-8")
-		case r < ' ' && r != '\t' && r != '\n' && r != '\r', r == 0x7f:
-			return bad(i, fmt.Sprintf("control character %U", r), "remove it")
-		}
-		i += size
-	}
-	return nil
-}
-
-func syntaxFault(err error) *rules.Problem {
-	p := rules.Problem{Message: err.Error(), Fix: "correct the YAML"}
-	var syntax interface {
-		GetMessage() string
-		GetToken() *token.Token
-	}
-	if errors.As(err, &syntax) {
-		p.Message = syntax.GetMessage()
-		if tk := syntax.GetToken(); tk != nil && tk.Position != nil {
-			p.Line, p.Column = tk.Position.Line, tk.Position.Column
-		}
-	}
-	p.Message, _, _ = strings.Cut(p.Message, "\n")
-	return &p
 }
 
 // document gathers the set while it reads the tree.
@@ -140,7 +55,7 @@ type document struct {
 func (d *document) read(root *ast.MappingNode) {
 	seen := map[string]bool{}
 	for _, v := range root.Values {
-		name, at := keyText(v.Key), position(v.Key)
+		name, at := yamltree.KeyText(v.Key), yamltree.Position(v.Key)
 		switch {
 		case seen[name]:
 			d.refuse(at, name, "is given twice", "keep one")
@@ -157,28 +72,28 @@ func (d *document) read(root *ast.MappingNode) {
 
 // refuse names a fault of the file as a whole.
 func (d *document) refuse(at rules.Position, field, message, fix string) {
-	d.problems = append(d.problems, problemAt(at, field, message, fix))
+	d.problems = append(d.problems, yamltree.At(at, field, message, fix))
 	d.unusable = true
 }
 
 // each reads the entries of one list.
 func (d *document) each(list *ast.MappingValueNode, name string, read func(*ast.MappingNode, string)) {
 	if _, null := list.Value.(*ast.NullNode); null {
-		d.refuse(position(list.Key), name, "has no value", "write "+name+": [] for none")
+		d.refuse(yamltree.Position(list.Key), name, "has no value", "write "+name+": [] for none")
 		return
 	}
 	seq, ok := list.Value.(*ast.SequenceNode)
 	if !ok {
-		d.refuse(position(list.Key), name, "is not a list", "start each entry with -")
+		d.refuse(yamltree.Position(list.Key), name, "is not a list", "start each entry with -")
 		return
 	}
 	for i, item := range seq.Values {
 		path := fmt.Sprintf("%s[%d]", name, i)
-		if m := mapping(item); m != nil {
+		if m := yamltree.Mapping(item); m != nil {
 			read(m, path)
 			continue
 		}
-		d.problems = append(d.problems, problemAt(position(item), path, "is not a map of fields", "write id: and the other fields"))
+		d.problems = append(d.problems, yamltree.At(yamltree.Position(item), path, "is not a map of fields", "write id: and the other fields"))
 	}
 }
 
@@ -224,8 +139,4 @@ func (d *document) skip(problems rules.Problems, c *converter, path string) {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	d.problems = append(d.problems, problems...)
-}
-
-func problemAt(at rules.Position, field, message, fix string) rules.Problem {
-	return rules.Problem{Field: field, Message: message, Fix: fix, Line: at.Line, Column: at.Column}
 }

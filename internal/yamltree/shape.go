@@ -1,4 +1,4 @@
-package yaml
+package yamltree
 
 import (
 	"fmt"
@@ -9,13 +9,9 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// A rules file nests four deep and has some forty keys a map. The parser recurses
-// for each level and is quadratic in the keys of a map: beyond these bounds a
-// small file could exhaust the stack or run for hours.
-const (
-	maxDepth = 32
-	maxKeys  = 1_000
-)
+// maxKeys bounds the keys of one map, of which the files have some forty: the
+// parser is quadratic in them, and beyond it a small file could run for hours.
+const maxKeys = 1_000
 
 // level is a map or list that is open at some token.
 type level struct {
@@ -25,17 +21,18 @@ type level struct {
 }
 
 // checkShape refuses, before the parser sees them, tokens that nest too deep and
-// parts of YAML that a rules file has no use for.
-func checkShape(tokens token.Tokens) *rules.Problem {
+// parts of YAML that the files have no use for.
+func checkShape(tokens token.Tokens, b Bounds) *rules.Problem {
 	var open []level
 	for i, tk := range tokens {
 		column := tk.Position.Column
-		switch tk.Type {
-		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType, token.MappingKeyType, token.DirectiveType:
-			p := problemAt(rules.Position{Line: tk.Position.Line, Column: column}, "",
-				fmt.Sprintf("%q starts a part of YAML (%s) that rules files do without", tk.Value, tk.Type),
+		if b.without(tk.Type) {
+			p := At(rules.Position{Line: tk.Position.Line, Column: column}, "",
+				fmt.Sprintf("%q starts a part of YAML (%s) that %s files do without", tk.Value, tk.Type, b.Of),
 				"write the value out, in quotes if it is text")
 			return &p
+		}
+		switch tk.Type {
 		case token.MappingStartType, token.SequenceStartType:
 			open = append(open, level{flow: true})
 		case token.MappingEndType, token.SequenceEndType:
@@ -51,9 +48,9 @@ func checkShape(tokens token.Tokens) *rules.Problem {
 		default:
 			continue
 		}
-		if n := len(open); n > maxDepth || n > 0 && open[n-1].keys > maxKeys {
-			p := problemAt(rules.Position{Line: tk.Position.Line, Column: tk.Position.Column}, "",
-				fmt.Sprintf("nests deeper than %d levels or has more than %d keys in a map", maxDepth, maxKeys), "flatten it")
+		if n := len(open); n > b.Depth || n > 0 && open[n-1].keys > maxKeys {
+			p := At(rules.Position{Line: tk.Position.Line, Column: tk.Position.Column}, "",
+				fmt.Sprintf("nests deeper than %d levels or has more than %d keys in a map", b.Depth, maxKeys), "flatten it")
 			return &p
 		}
 	}

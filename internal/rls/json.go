@@ -1,0 +1,100 @@
+package rls
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// Handler answers POST /json: the same messages in proto3's JSON. 200 is OK, 429 is
+// over the limit, 400 a request that cannot be read or decided, 503 where the gRPC
+// service would answer another error.
+func (s *Service) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /json", s.json)
+	return mux
+}
+
+func (s *Service) json(w http.ResponseWriter, r *http.Request) {
+	if s.config.Authorize != nil && !s.config.Authorize(bearer(r.Header.Get("Authorization"))) {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		fail(w, unauthorized())
+		return
+	}
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequestBytes))
+	if err != nil {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			err = invalid("body", "is larger than "+strconv.Itoa(maxRequestBytes)+" bytes")
+		} else {
+			err = invalid("body", "ended early")
+		}
+		fail(w, err)
+		return
+	}
+	var request rlsv3.RateLimitRequest
+	if err := protojson.Unmarshal(text, &request); err != nil {
+		fail(w, invalid("body", err.Error()))
+		return
+	}
+	response, err := s.answer(r.Context(), &request)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	text, err = protojson.Marshal(response)
+	if err != nil {
+		fail(w, status.Error(codes.Internal, "the answer cannot be written"))
+		return
+	}
+	code := http.StatusOK
+	if response.GetOverallCode() == codeOver {
+		code = http.StatusTooManyRequests
+		if seconds := retrySeconds(response); seconds > 0 {
+			w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
+		}
+	}
+	write(w, "application/json", code, text)
+}
+
+// retrySeconds is the longest wait of the statuses that deny; 0 where one of them
+// does not end.
+func retrySeconds(response *rlsv3.RateLimitResponse) (seconds int64) {
+	for _, s := range response.GetStatuses() {
+		if s.GetCode() != codeOver {
+			continue
+		}
+		if s.GetDurationUntilReset() == nil {
+			return 0
+		}
+		seconds = max(seconds, s.GetDurationUntilReset().GetSeconds())
+	}
+	return seconds
+}
+
+// fail answers an error of the gRPC service as a line of text.
+func fail(w http.ResponseWriter, err error) {
+	s := status.Convert(err)
+	code := http.StatusServiceUnavailable
+	switch s.Code() { //nolint:exhaustive // all others are the same
+	case codes.InvalidArgument:
+		code = http.StatusBadRequest
+	case codes.Unauthenticated:
+		code = http.StatusUnauthorized
+	}
+	write(w, "text/plain; charset=utf-8", code, []byte(s.Message()))
+}
+
+func write(w http.ResponseWriter, content string, code int, text []byte) {
+	h := w.Header()
+	h.Set("Content-Type", content)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Length", strconv.Itoa(len(text)+1))
+	w.WriteHeader(code)
+	_, _ = w.Write(append(text, '\n')) // the client is gone if this fails
+}

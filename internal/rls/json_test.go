@@ -1,0 +1,90 @@
+package rls_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/tallygate/tallygate/internal/rls"
+	"github.com/tallygate/tallygate/store"
+)
+
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	const two = `{"domain":"public-api","descriptors":[{"entries":[{"key":"plan","value":"two"},{"key":"api_key","value":"k"}]}],"hitsAddend":2}`
+	token := func(s string) bool { return s == "tg_1" }
+	for _, test := range []struct {
+		name    string
+		away    bool
+		bodies  []string
+		status  int
+		want    string // of the last answer
+		retry   string
+		noToken bool
+	}{
+		{name: "OK", bodies: []string{two}, status: 200, want: "OK; OK 0 of 2/MINUTE two in 1m0s"},
+		{name: "over the limit", bodies: []string{two, two}, status: 429, want: "OVER_LIMIT; OVER_LIMIT 0 of 2/MINUTE two in 1m0s", retry: "60"},
+		{name: "names as in the proto", bodies: []string{strings.Replace(two, "hitsAddend", "hits_addend", 1)}, status: 200},
+		{name: "unknown domain", bodies: []string{strings.Replace(two, "public-api", "other", 1)}, status: 200, want: "OK; OK"},
+		{name: "no JSON", bodies: []string{"{"}, status: 400},
+		{name: "an unknown field", bodies: []string{`{"domian":"public-api"}`}, status: 400},
+		{name: "no descriptors", bodies: []string{`{"domain":"public-api"}`}, status: 400},
+		{name: "a body of 5 MiB", bodies: []string{`{"domain":"` + strings.Repeat("d", 5<<20) + `"}`}, status: 400},
+		{name: "no UTF-8", bodies: []string{"{\"domain\":\"\xff\"}"}, status: 400},
+		{name: "the store is away", away: true, bodies: []string{strings.Replace(two, `"two"`, `"closed"`, 1)}, status: 503},
+		{name: "no token", bodies: []string{two}, status: 401, noToken: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			config := rls.Config{Limiter: limiterOf(t, newClock(), nil), Authorize: token}
+			if test.away {
+				config.Limiter, config.ErrorOnFailure = limiterOf(t, newClock(), failing{store.Timeout}), true
+			}
+			s, err := rls.New(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var w *httptest.ResponseRecorder
+			for _, body := range test.bodies {
+				r := httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(body))
+				if !test.noToken {
+					r.Header.Set("Authorization", "Bearer tg_1")
+				}
+				w = httptest.NewRecorder()
+				s.Handler().ServeHTTP(w, r)
+			}
+			text, _ := io.ReadAll(w.Body)
+			if w.Code != test.status || w.Header().Get("Retry-After") != test.retry {
+				t.Fatalf("status %d, Retry-After %q, body %.200s", w.Code, w.Header().Get("Retry-After"), text)
+			}
+			if test.want == "" {
+				return
+			}
+			var response rlsv3.RateLimitResponse
+			if err := protojson.Unmarshal(text, &response); err != nil {
+				t.Fatal(err)
+			}
+			if got := told(&response); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestJSONTakesPost(t *testing.T) {
+	t.Parallel()
+	s, err := rls.New(rls.Config{Limiter: limiterOf(t, newClock(), nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/json", nil))
+	if w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("GET: %d", w.Code)
+	}
+}

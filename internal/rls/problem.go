@@ -1,0 +1,52 @@
+package rls
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tallygate/tallygate"
+)
+
+// invalid says what is wrong with a field of a request.
+func invalid(field, message string) error {
+	return status.Error(codes.InvalidArgument, field+": "+message)
+}
+
+// asStatus turns an error of the limiter into that of a call. Causes are not shown:
+// they may name hosts.
+func asStatus(ctx context.Context, err error) error {
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	e, ok := errors.AsType[*tallygate.Error](err)
+	if !ok {
+		return status.Error(codes.Internal, "unexpected error")
+	}
+	text := string(e.Code) + ": " + e.Message
+	if e.Field != "" {
+		text = string(e.Code) + " at " + e.Field + ": " + e.Message
+	}
+	switch e.Code {
+	case tallygate.CodeBadRequest, tallygate.CodeTooLarge, tallygate.CodeInvalidCost,
+		tallygate.CodeMissingIdentity, tallygate.CodeUnknownDomain, tallygate.CodeUnknownRule:
+		return status.Error(codes.InvalidArgument, text)
+	case tallygate.CodeStoreTimeout, tallygate.CodeStoreUnavailable, tallygate.CodeClosed:
+		return status.Error(codes.Unavailable, text)
+	case tallygate.CodeCanceled:
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return status.Error(codes.DeadlineExceeded, text)
+		}
+		return status.Error(codes.Canceled, text)
+	default:
+		return status.Error(codes.Internal, text)
+	}
+}
+
+// noStore reports whether a rule that fails closed had no answer of the store.
+func noStore(err error) bool {
+	code := tallygate.CodeOf(err)
+	return code == tallygate.CodeStoreTimeout || code == tallygate.CodeStoreUnavailable
+}
