@@ -16,6 +16,7 @@ test: ## all tests, with Redis, PostgreSQL, race detector, shuffled
 	scripts/install-redis.sh
 	scripts/install-postgres.sh
 	scripts/install-promtool.sh
+	scripts/install-gateways.sh
 	$(GO) test -race -shuffle=on -bench . -benchtime 1x $$($(GO) list ./... | grep -v '/internal/sim$$')
 	$(GO) test -shuffle=on -bench . -benchtime 1x ./internal/sim # one goroutine: nothing to race, and ten times as fast
 	$(GO) test -count=1 -timeout 8m ./internal/faults -faults short
@@ -34,6 +35,11 @@ test-redis: ## only the tests that start Redis servers
 test-postgres: ## only the tests that start PostgreSQL
 	scripts/install-postgres.sh
 	$(GO) test -race -shuffle=on -count=1 $$(scripts/packages-importing.sh internal/pgtest)
+
+.PHONY: test-gateways
+test-gateways: ## NGINX, HAProxy and Caddy, which is built first
+	scripts/install-gateways.sh caddy
+	$(GO) test -count=1 ./internal/gateways
 
 .PHONY: bench
 bench: ## yardsticks and ours side by side

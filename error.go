@@ -29,6 +29,9 @@ const (
 	// rule that fails closed needed it. The request must not pass.
 	CodeStoreTimeout     Code = "store_timeout"
 	CodeStoreUnavailable Code = "store_unavailable"
+	// CodeOverloaded: the service, or the upstream behind it, has more to do than it
+	// can. The limiter itself never says so.
+	CodeOverloaded Code = "overloaded"
 	// CodeCanceled: the context had ended before the check began.
 	CodeCanceled Code = "canceled"
 	// CodeClosed: the limiter was closed.

@@ -86,10 +86,14 @@ func problemOf(err error) problem {
 		p.Status, p.Title, p.Verdict, p.DeniedBy = http.StatusGatewayTimeout, "The store did not answer in time", "deny", e.Rule
 	case tallygate.CodeStoreUnavailable:
 		p.Status, p.Title, p.Verdict, p.DeniedBy = http.StatusServiceUnavailable, "The store is unavailable", "deny", e.Rule
+	case tallygate.CodeOverloaded:
+		p.Status, p.Title = http.StatusServiceUnavailable, "Overloaded"
 	case tallygate.CodeClosed, tallygate.CodeCanceled:
 		p.Status, p.Title = http.StatusServiceUnavailable, "Not ready"
 	case tallygate.CodeMissingIdentity:
 		p.Status, p.Title = http.StatusUnprocessableEntity, "Missing identity"
+	case tallygate.CodeNotReservable:
+		p.Status, p.Title = http.StatusUnprocessableEntity, "Not reservable"
 	case tallygate.CodeInvalidCost:
 		p.Status, p.Title = http.StatusUnprocessableEntity, "Invalid cost"
 	case tallygate.CodeTooLarge:

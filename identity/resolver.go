@@ -103,6 +103,18 @@ func NewResolver(c Config) (*Resolver, error) {
 	return r, nil
 }
 
+// Trusts reports whether the peer of a request is one of the trusted proxies, so that
+// what it tells about the request that it passes on is believed.
+func (r *Resolver) Trusts(f *Facts) bool { return r.peer(f).trusted }
+
+// Forwarding returns the header in which the proxies tell the client's address.
+func (r *Resolver) Forwarding() string {
+	if r.rfc7239 {
+		return headerForwarded
+	}
+	return headerForwardedFor
+}
+
 // unmapPrefix turns a network of IPv4-mapped addresses into the IPv4 network.
 func unmapPrefix(p netip.Prefix) netip.Prefix {
 	const mapped = 96

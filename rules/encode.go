@@ -33,6 +33,9 @@ type ruleJSON struct {
 	OnChange       string `json:"on_change,omitempty"`
 	MaxNewKeysPerS int64  `json:"max_new_keys_per_s,omitempty"`
 
+	Priority  int64       `json:"priority,omitempty"`
+	ShedFloor json.Number `json:"shed_floor,omitempty"`
+
 	Supersedes []string `json:"supersedes,omitempty"`
 }
 
@@ -69,6 +72,10 @@ func (r Rule) MarshalJSON() ([]byte, error) {
 	}
 	out.ClosedAllow, out.ClosedAllowance, out.Replicas = keysJSON(r.ClosedAllow), allowanceJSON(r.ClosedAllowanceMilli), r.Replicas
 	out.OnChange, out.MaxNewKeysPerS = r.OnChange, r.MaxNewKeysPerS
+	out.Priority = r.Priority
+	if r.ShedFloorMilli != 0 {
+		out.ShedFloor = json.Number(decimal(r.ShedFloorMilli))
+	}
 	if r.Algorithm != 0 {
 		out.Algorithm = r.Algorithm.String()
 	}

@@ -1,9 +1,6 @@
 package rules
 
-import (
-	"encoding/json"
-	"fmt"
-)
+import "encoding/json"
 
 // laterField knows the fields whose behaviour comes in later releases. Their
 // shape and bounds are checked, so that a file is told all its faults at once,
@@ -11,10 +8,6 @@ import (
 // there.
 func (d *decoder) laterField(m member) bool {
 	switch m.name {
-	case "priority":
-		d.whole(m, 0, 1_000)
-	case "shed_floor":
-		d.fraction(m, 0.05, 1)
 	case "regions":
 		d.regions(m)
 	default:
@@ -26,7 +19,7 @@ func (d *decoder) laterField(m member) bool {
 
 func (d *decoder) regions(m member) {
 	for _, p := range d.object(m) {
-		d.fraction(p, 0, 1)
+		d.share(p)
 	}
 }
 
@@ -52,15 +45,12 @@ func (d *decoder) object(m member) []member {
 	return fields
 }
 
-// fraction checks a number above 0 and between two bounds.
-func (d *decoder) fraction(m member, lo, hi float64) {
+// share checks a number above 0 and at most 1.
+func (d *decoder) share(m member) {
 	f, ok := d.number(m)
-	if !ok || f > 0 && f >= lo && f <= hi {
+	if !ok || f > 0 && f <= 1 {
 		return
 	}
-	s, bounds := clip(string(m.raw)), fmt.Sprintf("above 0 and at most %v", hi)
-	if lo > 0 {
-		bounds = fmt.Sprintf("from %v to %v", lo, hi)
-	}
-	d.add(m.name, s, s+" is not "+bounds, "change it")
+	s := clip(string(m.raw))
+	d.add(m.name, s, s+" is not above 0 and at most 1", "change it")
 }

@@ -16,7 +16,7 @@ func (d *decoder) bucketField(r *Rule, m member) bool {
 			r.MaxNewKeysPerS = d.whole(m, 1, MaxNewKeysPerS)
 		}
 	default:
-		return false
+		return d.pressureField(r, m)
 	}
 	return true
 }

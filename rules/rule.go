@@ -61,6 +61,13 @@ type Rule struct {
 	// bucket of their own: 1 to 10^9, 0 means all. Those beyond share one a rule.
 	MaxNewKeysPerS int64
 
+	// Priority says how late a proxy sheds the rule's requests while its upstream is
+	// overloaded: 0 to 1,000, the lowest first.
+	Priority int64
+	// ShedFloorMilli is the part of them, in thousandths, that is never shed: 50 to
+	// 1,000, 0 means 1,000: nothing is.
+	ShedFloorMilli int64
+
 	// At is where the rule was written, for problems; zero if nowhere.
 	At Position
 }

@@ -51,6 +51,7 @@ func (rep *report) counted(r *Rule) *limit.Limit {
 	rep.counting(r)
 	rep.closed(r)
 	rep.buckets(r)
+	rep.pressure(r)
 	if r.MaxCost != 0 && !rep.inRange("max_cost", r.MaxCost, 1, limit.MaxCost) {
 		return nil
 	}
@@ -89,6 +90,8 @@ func (rep *report) uncounted(r *Rule, action Action) {
 		field{name: "replicas", given: r.Replicas != 0},
 		field{name: "on_change", given: r.OnChange != ""},
 		field{name: "max_new_keys_per_s", given: r.MaxNewKeysPerS != 0},
+		field{name: "priority", given: r.Priority != 0},
+		field{name: "shed_floor", given: r.ShedFloorMilli != 0},
 	)
 	for _, f := range given {
 		if f.given {

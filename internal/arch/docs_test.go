@@ -13,13 +13,13 @@ import (
 	"testing"
 )
 
-// documents returns the text of every Markdown file at the root and in docs, by
+// documents returns the text of every Markdown file at the root and under docs, by
 // name from the root.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	base := filepath.Join("..", "..")
 	texts := make(map[string]string)
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/runbooks/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/gateways/*.md", "docs/runbooks/*.md"} {
 		names, err := filepath.Glob(filepath.Join(base, pattern))
 		if err != nil {
 			t.Fatal(err)

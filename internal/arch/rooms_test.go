@@ -30,6 +30,7 @@ func rooms() []namedRoom {
 		{"internal/algorithm", room{house: []string{"limit"}}},
 		{"internal/candidate", room{}},
 		{"internal/uplink", room{}},
+		{"internal/pressure", room{}},
 
 		// The contracts, and what stands on them alone.
 		{"store", room{house: []string{"limit", "internal/algorithm", "internal/keyed"}}},
@@ -85,7 +86,8 @@ func rooms() []namedRoom {
 		{"internal/envoyconfig", room{house: []string{"limit", "rules", "internal/spelling", "internal/yamltree"}, outside: []string{"github.com/goccy/go-yaml"}}},
 
 		// The server.
-		{"internal/server", room{house: []string{root, "limit", "store", "rules", "internal/headers"}}},
+		{"internal/server", room{house: []string{root, "limit", "store", "rules", "identity", "identity/request", "internal/headers"}}},
+		{"internal/proxy", room{house: []string{root, "identity", "rules", "httplimit", "internal/headers", "internal/pressure"}}},
 
 		{"internal/rls", room{
 			house: []string{root, "limit", "identity", "rules", "internal/headers", "internal/envoyconfig"},
@@ -122,6 +124,7 @@ func rooms() []namedRoom {
 		{"internal/rulestore/rulestoretest", room{house: []string{"rules", "internal/rulestore", "internal/rulestore/sqldb"}, outside: []string{"pgregory.net/rapid"}}},
 		{"internal/arch", room{}},
 		{"internal/bench", room{}},
+		{"internal/gateways", room{}},
 		{"internal/openloop", room{}},
 		{"internal/faults", room{}},
 	}

@@ -14,6 +14,7 @@ func TestFigures(t *testing.T) {
 	t.Run("local", testLocal)
 	t.Run("leases", testLeases)
 	t.Run("http", testHTTP)
+	t.Run("proxy", testProxy)
 	t.Run("http from leases", testHTTPLeases)
 	t.Run("envoy rls from leases", testRLS)
 	t.Run("open loop, exact", testOpenLoopExact)

@@ -63,7 +63,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, answer func(*Serv
 		s.inflight.Add(-1)
 		s.shed.Add(1)
 		s.writeProblem(w, &tallygate.Error{
-			Code:    codeOverloaded,
+			Code:    tallygate.CodeOverloaded,
 			Message: fmt.Sprintf("more than %d checks are in flight", s.maxInflight),
 		})
 		return

@@ -8,11 +8,11 @@ import (
 	"strings"
 
 	"github.com/tallygate/tallygate"
+	"github.com/tallygate/tallygate/identity"
 )
 
 // Codes that only the service has.
 const (
-	codeOverloaded  tallygate.Code = "overloaded"
 	codeNotReady    tallygate.Code = "not_ready"
 	codeNotFound    tallygate.Code = "not_found"
 	codeMethod      tallygate.Code = "method_not_allowed"
@@ -20,6 +20,9 @@ const (
 	codeBodyTooSlow tallygate.Code = "request_timeout"
 
 	codeUnauthorized tallygate.Code = "unauthorized"
+	// Of the requests that a gateway asks for.
+	codeForbidden tallygate.Code = "forbidden"
+	codeAmbiguous tallygate.Code = "ambiguous"
 )
 
 // problem returns status and title of a code: the one place that turns errors
@@ -44,7 +47,7 @@ func problem(code tallygate.Code) (status int, title string) {
 		return http.StatusGatewayTimeout, "The store did not answer in time"
 	case tallygate.CodeStoreUnavailable:
 		return http.StatusServiceUnavailable, "The store is unavailable"
-	case codeOverloaded:
+	case tallygate.CodeOverloaded:
 		return http.StatusServiceUnavailable, "Too many requests in flight"
 	case codeNotReady, tallygate.CodeClosed, tallygate.CodeCanceled:
 		return http.StatusServiceUnavailable, "Not ready"
@@ -54,6 +57,10 @@ func problem(code tallygate.Code) (status int, title string) {
 		return http.StatusMethodNotAllowed, "Method not allowed"
 	case codeMediaType:
 		return http.StatusUnsupportedMediaType, "Unsupported content encoding"
+	case codeForbidden:
+		return http.StatusForbidden, "Not a trusted proxy"
+	case codeAmbiguous:
+		return http.StatusBadRequest, "No telling who asks"
 	case codeUnauthorized:
 		return http.StatusUnauthorized, "Who are you"
 	case codeBodyTooSlow:
@@ -77,13 +84,22 @@ func asError(err error) *tallygate.Error {
 	if e, ok := errors.AsType[*tallygate.Error](err); ok {
 		return e
 	}
+	if e, ok := errors.AsType[*identity.SourceError](err); ok {
+		return &tallygate.Error{Code: tallygate.Code(e.Fault), Message: e.Error()}
+	}
 	return &tallygate.Error{Code: "internal", Message: "unexpected error", Err: err}
 }
 
 // appendProblem appends e as a problem of RFC 9457. Causes are not shown: they
 // may name hosts.
 func appendProblem(dst []byte, e *tallygate.Error) []byte {
-	status, title := problem(e.Code)
+	status, _ := problem(e.Code)
+	return appendProblemAs(dst, status, e)
+}
+
+// appendProblemAs is appendProblem with a status that is not the code's.
+func appendProblemAs(dst []byte, status int, e *tallygate.Error) []byte {
+	_, title := problem(e.Code)
 	dst = append(dst, `{"type":"urn:tallygate:problem:`...)
 	dst = append(dst, e.Code...)
 	dst = append(dst, `","title":`...)
@@ -116,12 +132,18 @@ func appendProblem(dst []byte, e *tallygate.Error) []byte {
 // writeProblem answers with a problem.
 func (s *Server) writeProblem(w http.ResponseWriter, e *tallygate.Error) {
 	status, _ := problem(e.Code)
+	s.writeProblemAs(w, status, e)
+}
+
+// writeProblemAs answers with a problem and a status that is not the code's.
+func (s *Server) writeProblemAs(w http.ResponseWriter, status int, e *tallygate.Error) {
+	own, _ := problem(e.Code)
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
-	if helps(status) {
+	if helps(own) {
 		h.Set("Retry-After", retrySeconds)
 	}
-	body := append(appendProblem(nil, e), '\n')
+	body := append(appendProblemAs(nil, status, e), '\n')
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // the client is gone if this fails

@@ -2,6 +2,7 @@
 // run it.
 //
 //	POST /v1/ratelimit:check   a check or a batch of them; a denial is 200 too
+//	GET  /v1/ratelimit:forward whether a gateway may let its request through
 //	POST /v1/ratelimit:reserve a check whose cost is an estimate, set aside
 //	POST /v1/ratelimit:commit  what it really cost
 //	POST /v1/ratelimit:cancel  nothing of it was used
@@ -10,9 +11,10 @@
 //	GET  /version              what runs
 //
 // Handlers are plain net/http. A request is read (check.go), decoded strictly
-// (scan.go, decode.go), decided by the limiter and encoded (encode.go); every
-// error becomes a problem of RFC 9457 in one place (problem.go). A [Server] has
-// no goroutine but those of [Server.Serve], which end with it.
+// (scan.go, decode.go), decided by the limiter and encoded (encode.go); what a gateway
+// asks by headers alone is forward.go; every error becomes a problem of RFC 9457 in one
+// place (problem.go). A [Server] has no goroutine but those of [Server.Serve], which end
+// with it.
 package server
 
 import (
@@ -51,6 +53,9 @@ type Config struct {
 	JSON http.Handler
 	// TLS has the server speak TLS; nil means plain HTTP.
 	TLS *tls.Config
+	// Forward has gateways ask by GET /v1/ratelimit:forward. Nil means that there is no
+	// such endpoint.
+	Forward *Forward
 	// Style is how client headers are written.
 	Style headers.Style
 	// MaxInflight bounds the check requests under way; more get 503 at once. 0
@@ -86,6 +91,7 @@ type Server struct {
 	json         http.Handler
 	tls          *tls.Config
 	style        headers.Style
+	gateways     *Forward
 	maxInflight  int64
 	drain        time.Duration
 	finish       time.Duration
@@ -96,6 +102,7 @@ type Server struct {
 	shed      atomic.Int64
 	draining  atomic.Bool
 	exchanges sync.Pool
+	forwards  sync.Pool
 	// contentJSON is one header value for all answers, so that none allocates it.
 	contentJSON []string
 }
@@ -105,6 +112,8 @@ func New(config Config) (*Server, error) {
 	switch {
 	case config.Limiter == nil:
 		return nil, errors.New("server: Config.Limiter is required")
+	case config.Forward != nil && config.Forward.Identity == nil:
+		return nil, errors.New("server: Forward.Identity is required: without it no gateway is trusted")
 	case config.MaxInflight < 0:
 		return nil, fmt.Errorf("server: MaxInflight %d is below 0", config.MaxInflight)
 	case config.Style.Jitter < 0 || config.Style.Jitter > headers.MaxJitter:
@@ -117,6 +126,7 @@ func New(config Config) (*Server, error) {
 		json:        config.JSON,
 		tls:         config.TLS,
 		style:       config.Style,
+		gateways:    config.Forward,
 		maxInflight: int64(config.MaxInflight),
 		drain:       config.Drain,
 		finish:      config.Finish,
@@ -134,7 +144,11 @@ func New(config Config) (*Server, error) {
 		s.finish = 10 * time.Second
 	}
 	s.exchanges.New = func() any { return &exchange{body: make([]byte, 0, firstBody)} }
+	s.forwards.New = func() any { return &forwarded{attrs: make(map[string]string, firstAttrs)} }
 	s.http = newHTTP(s.Handler(), config.Log)
+	if s.gateways != nil {
+		s.http.MaxHeaderBytes = maxForwardHeaders
+	}
 	return s, nil
 }
 
@@ -162,6 +176,9 @@ func (s *Server) Shed() int64 { return s.shed.Load() }
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/v1/ratelimit:check", s.check)
+	if s.gateways != nil {
+		mux.HandleFunc("/v1/ratelimit:forward", s.forward)
+	}
 	if s.reservations != nil {
 		mux.HandleFunc("/v1/ratelimit:reserve", s.reserve)
 		mux.HandleFunc("/v1/ratelimit:commit", s.commit)

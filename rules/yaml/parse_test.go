@@ -84,7 +84,7 @@ func TestParseSkipsFaultyRulesAlone(t *testing.T) {
 		{"inside identity", "    identity:\n      - a\n      - true", `11:9: rule "bad": identity[1]: true is not a text; put it in quotes`},
 		{"on_change of a bucket", "    match: {a: b}\n    identity: k\n    algorithm: token_bucket\n    rate: 1\n    burst: 1\n    on_change: next_window", `14:16: rule "bad": on_change: is only for fixed_window and sliding_window, not token_bucket; remove it`},
 		{"max_new_keys_per_s of none", "    max_new_keys_per_s: 0", `9:25: rule "bad": max_new_keys_per_s: 0 is below 1; raise it`},
-		{"later", "    priority: 1", `9:5: rule "bad": priority: not supported yet; remove it`},
+		{"later", "    regions: {a: 0.5}", `9:5: rule "bad": regions: not supported yet; remove it`},
 		{"missing fields", "    algorithm: token_bucket\n    match: {a: b}\n    identity: k", "8:5: rule \"bad\": rate: missing; token_bucket needs it"},
 		{"whole rule", "    match: {a: '*'}\n    action: deny", `9:5: rule "bad": match: covers every route; name what it is for, or say covers_all: true`},
 	} {

@@ -1,0 +1,201 @@
+package gateways_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// gateway starts a gateway in front of a setting and returns where it listens.
+type gateway func(t testing.TB, s *setting) string
+
+func nginx(t testing.TB, s *setting) string {
+	t.Helper()
+	program := need(t, "nginx", "on Debian: apt-get install nginx-light")
+	dir, addr := t.TempDir(), port(t)
+	conf := "daemon off;\npid nginx.pid;\nerror_log stderr;\nworker_processes 1;\nevents { worker_connections 256; }\nhttp {\n"
+	for _, name := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		conf += fmt.Sprintf("%s_temp_path %s;\n", name, filepath.Join(dir, name))
+	}
+	conf += "access_log off;\n" + s.place(t, snippets(t, "nginx.md", "nginx")[0], addr) + "}\n"
+	file := write(t, dir, "nginx.conf", conf)
+	run(t, dir, addr, program, "-p", dir, "-e", "stderr", "-c", file)
+	return addr
+}
+
+func haproxy(t testing.TB, s *setting) string {
+	t.Helper()
+	program := need(t, "haproxy", "on Debian: apt-get install haproxy")
+	dir, addr := t.TempDir(), port(t)
+	lua := write(t, dir, "tallygate.lua", s.place(t, snippets(t, "haproxy.md", "lua")[0], addr))
+	conf := strings.ReplaceAll(s.place(t, snippets(t, "haproxy.md", "haproxy")[0], addr), "/etc/haproxy/tallygate.lua", lua)
+	run(t, dir, addr, program, "-db", "-f", write(t, dir, "haproxy.cfg", conf))
+	return addr
+}
+
+func caddy(t testing.TB, s *setting) string {
+	t.Helper()
+	home, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(home, "tallygate", "bin", "caddy")
+	if _, err := os.Stat(program); err != nil {
+		t.Skip("NOT TESTED: caddy is not built (scripts/install-gateways.sh caddy)")
+	}
+	dir, addr := t.TempDir(), port(t)
+	conf := "{\n\tadmin off\n}\n" + s.place(t, snippets(t, "caddy.md", "caddyfile")[0], addr)
+	run(t, dir, addr, program, "run", "--adapter", "caddyfile", "--config", write(t, dir, "Caddyfile", conf))
+	return addr
+}
+
+func write(t testing.TB, dir, name, text string) string {
+	t.Helper()
+	file := filepath.Join(dir, name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// behaviour is what gateways differ in.
+type behaviour struct {
+	start gateway
+	// away is the answer while Tallygate is.
+	away int
+	// spoof is the answer to a client that writes the gateway's own headers.
+	spoof int
+}
+
+func TestGateways(t *testing.T) {
+	t.Parallel()
+	for name, b := range map[string]behaviour{
+		"NGINX":   {nginx, http.StatusOK, http.StatusOK},
+		"HAProxy": {haproxy, http.StatusOK, http.StatusOK},
+		"Caddy":   {caddy, http.StatusBadGateway, http.StatusOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t)
+			addr := b.start(t, s)
+			t.Run("limits by key and route", func(t *testing.T) { limits(t, s, addr) })
+			t.Run("a body and another method", func(t *testing.T) { login(t, addr) })
+			t.Run("headers of the client's", func(t *testing.T) { spoofs(t, addr, b.spoof) })
+			t.Run("bad requests", func(t *testing.T) { bad(t, addr) })
+			t.Run("the store is away", func(t *testing.T) { storeAway(t, s, addr) })
+			t.Run("Tallygate is away", func(t *testing.T) {
+				s.stop()
+				if r, body := ask(t, addr, http.MethodGet, "/open", ""); r.StatusCode != b.away {
+					t.Errorf("%d %s, want %d", r.StatusCode, body, b.away)
+				}
+			})
+		})
+	}
+}
+
+// limits: SEC-09, HDR-09. Three requests of a key pass, whatever the parameter.
+func limits(t *testing.T, s *setting, addr string) {
+	t.Helper()
+	for i := range 3 {
+		r, body := ask(t, addr, http.MethodGet, fmt.Sprintf("/v1/labels/%d?page=2", i), "", "X-Api-Key", "acct_7Q2")
+		if r.StatusCode != 200 || !strings.HasPrefix(body, fmt.Sprintf("GET /v1/labels/%d?page=2\n", i)) {
+			t.Fatalf("%d %s", r.StatusCode, body)
+		}
+		for name, want := range map[string]string{
+			"X-RateLimit-Limit": "3", "X-RateLimit-Remaining": fmt.Sprint(2 - i), "RateLimit-Policy": `"labels";q=3;w=60`,
+		} {
+			if got := r.Header.Values(name); len(got) != 1 || got[0] != want {
+				t.Errorf("request %d: %s %q, want %s", i+1, name, got, want)
+			}
+		}
+	}
+	before := s.reached.Load()
+	r, body := ask(t, addr, http.MethodGet, "/v1/labels/9?deny_status=401", "", "X-Api-Key", "acct_7Q2")
+	if r.StatusCode != 429 || !strings.Contains(body, "rate_limit_exceeded") || r.Header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("%d %v %s", r.StatusCode, r.Header, body)
+	}
+	if retry := r.Header.Get("Retry-After"); retry != "60" && retry != "59" && retry != "58" {
+		t.Errorf("Retry-After %q, want about 60", retry)
+	}
+	if got := r.Header.Values("X-RateLimit-Remaining"); len(got) != 1 || got[0] != "0" {
+		t.Errorf("X-RateLimit-Remaining %q", got)
+	}
+	if s.reached.Load() != before {
+		t.Error("a refused request reached the application")
+	}
+	if r, _ := ask(t, addr, http.MethodGet, "/v1/labels/9", "", "X-Api-Key", "acct_other"); r.StatusCode != 200 {
+		t.Errorf("another key: %d", r.StatusCode)
+	}
+	r, body = ask(t, addr, http.MethodGet, "/unlimited", "")
+	if r.StatusCode != 200 || len(r.Header.Values("X-RateLimit-Limit")) != 0 {
+		t.Errorf("without a rule: %d %v %s", r.StatusCode, r.Header, body)
+	}
+}
+
+// login: two a minute of an address, and the body reaches the application.
+func login(t *testing.T, addr string) {
+	t.Helper()
+	for range 2 {
+		if r, body := ask(t, addr, http.MethodPost, "/login", "user=kim"); r.StatusCode != 200 || !strings.HasPrefix(body, "POST /login\nuser=kim\n") {
+			t.Fatalf("%d %s", r.StatusCode, body)
+		}
+	}
+	// SEC-01: another address in front of the list is the client's text.
+	if r, body := ask(t, addr, http.MethodPost, "/login", "user=kim", "X-Forwarded-For", "198.51.100.7"); r.StatusCode != 429 {
+		t.Errorf("%d %s", r.StatusCode, body)
+	}
+}
+
+// spoofs: what a client writes under the gateway's names chooses no bucket, and what it
+// writes under ours reaches nobody.
+func spoofs(t *testing.T, addr string, want int) {
+	t.Helper()
+	header := []string{
+		"X-Api-Key", "acct_spoof",
+		"X-Forwarded-Uri", "/unlimited", "X-Forwarded-Method", "POST", "X-Original-URI", "/unlimited", "X-Original-Method", "POST",
+		"X-RateLimit-Remaining", "1000000", "RateLimit", `"theirs";r=9;t=1`,
+	}
+	for i := range 4 {
+		want := want
+		if i == 3 {
+			want = 429
+		}
+		r, body := ask(t, addr, http.MethodGet, "/v1/labels/1", "", header...)
+		if r.StatusCode != want {
+			t.Errorf("request %d: %d %s, want %d", i+1, r.StatusCode, body, want)
+		}
+		if strings.Contains(body, "1000000") || strings.Contains(body, "theirs") {
+			t.Errorf("the application saw\n%s", body)
+		}
+	}
+}
+
+// bad: never a gateway's own error page.
+func bad(t *testing.T, addr string) {
+	t.Helper()
+	if r, body := ask(t, addr, http.MethodGet, "/v1/labels/1", "", "X-Api-Key", "a", "X-Api-Key", "b"); r.StatusCode != 400 {
+		t.Errorf("two keys: %d %s", r.StatusCode, body)
+	}
+	if r, body := ask(t, addr, http.MethodGet, "/v1/labels/1", "", "X-Api-Key", "large", "X-Junk", strings.Repeat("j", 7<<10), "X-More", strings.Repeat("m", 7<<10)); r.StatusCode != 200 {
+		t.Errorf("14 KiB of headers: %d %.200s", r.StatusCode, body)
+	}
+	if r, body := ask(t, addr, http.MethodGet, "/v1/labels/1", "", "X-Api-Key", strings.Repeat("k", 5<<10)); r.StatusCode != 413 {
+		t.Errorf("a key of 5 KiB: %d %.200s", r.StatusCode, body)
+	}
+}
+
+func storeAway(t *testing.T, s *setting, addr string) {
+	t.Helper()
+	s.store.away.Store(true)
+	defer s.store.away.Store(false)
+	r, body := ask(t, addr, http.MethodGet, "/closed", "")
+	if r.StatusCode != 503 || r.Header.Get("Retry-After") != "1" {
+		t.Errorf("closed: %d %v %s", r.StatusCode, r.Header, body)
+	}
+	if r, body := ask(t, addr, http.MethodGet, "/open", ""); r.StatusCode != 200 {
+		t.Errorf("open: %d %s", r.StatusCode, body)
+	}
+}

@@ -1,0 +1,122 @@
+package proxy
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/tallygate/tallygate/rules"
+)
+
+// exchange is what the proxy knows of one request on its way.
+type exchange struct {
+	// header is the client's answer's: the limit headers in it are ours.
+	header http.Header
+	// began is when the request went to the upstream.
+	began time.Duration
+	// matched and ids are the rules that back-pressure holds it to.
+	matched []*rules.Compiled
+	ids     []string
+
+	hold Hold
+	// cost is what the answer told, where told; lost that the upstream was not reached.
+	cost       int64
+	told, lost bool
+	// stalled says that the client did not send its body.
+	stalled atomic.Bool
+}
+
+type exchangeKey struct{}
+
+// exchangeOf returns the exchange of a request's context. Every request has one.
+func exchangeOf(ctx context.Context) *exchange {
+	x, _ := ctx.Value(exchangeKey{}).(*exchange)
+	return x
+}
+
+const headerRequestID = "X-Request-Id"
+
+// ServeHTTP is the path of a request, up to the limiter.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !p.underWay.enter() {
+		writeProblem(w, http.StatusServiceUnavailable, "closed", "Stopping", "the proxy is stopping")
+		return
+	}
+	defer p.underWay.leave()
+	id := requestID(r.Header)
+	w.Header()[headerRequestID] = []string{id}
+	if p.inflight.Add(1) > int64(p.config.MaxInflight) {
+		p.inflight.Add(-1)
+		p.counts.overloaded.Add(1)
+		writeProblem(w, http.StatusServiceUnavailable, "overloaded", "Overloaded",
+			fmt.Sprintf("more than %d requests are under way", p.config.MaxInflight))
+		return
+	}
+	defer p.inflight.Add(-1)
+	x := &exchange{header: w.Header()}
+	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
+	r.Header[headerRequestID] = []string{id}
+	defer p.settle(r.Context(), x) // also when an answer breaks off, which is a panic
+	s := newStalling(w, p.config.StallTimeout, r.ProtoMajor > 1)
+	if r.ProtoMajor == 1 && r.Body != http.NoBody {
+		r.Body = &slowBody{ReadCloser: r.Body, control: s.control, timeout: p.config.StallTimeout, stalled: &x.stalled}
+	}
+	p.limited.ServeHTTP(s, r)
+	s.end()
+}
+
+// forward sends an admitted request on.
+func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
+	exchangeOf(r.Context()).began = p.elapsed()
+	p.reverse.ServeHTTP(w, r)
+}
+
+// settleTimeout bounds the call that tells a cost: the client has its answer already,
+// and what is not told in time ends by itself.
+const settleTimeout = time.Second
+
+// settle makes what is reserved what it was. A client that is gone changes nothing.
+func (p *Proxy) settle(ctx context.Context, x *exchange) {
+	if x.hold == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	var err error
+	switch {
+	case x.lost:
+		err = x.hold.Cancel(ctx)
+	default:
+		if !x.told {
+			p.counts.badCosts.Add(1)
+		}
+		err = x.hold.Commit(ctx, x.cost)
+	}
+	if err != nil {
+		p.counts.lostCosts.Add(1)
+	}
+}
+
+// requestID returns the client's id where it has one that may stand in a log, or else
+// a new one.
+func requestID(h http.Header) string {
+	const maxID = 128
+	if ids := h[headerRequestID]; len(ids) == 1 && len(ids[0]) > 0 && len(ids[0]) <= maxID && plain(ids[0]) {
+		return ids[0]
+	}
+	return rand.Text()
+}
+
+func plain(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.', c == ':', c == '/', c == '+', c == '=':
+		default:
+			return false
+		}
+	}
+	return true
+}
