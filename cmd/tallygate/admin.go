@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"syscall"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/internal/admin"
 	"github.com/tallygate/tallygate/internal/admin/token"
 	"github.com/tallygate/tallygate/internal/rulestore"
@@ -33,41 +31,37 @@ const (
 
 // startGoverning starts what is beside the checks of a server: its control plane, if
 // the rules are here, its reports, and the admin port. stop ends all of it.
-func (m *Main) startGoverning(ctx context.Context, v *values, pod string, f *followed, limiter *tallygate.Limiter, d *doors, tokens *token.File, log *slog.Logger, stdout io.Writer) (stop func(), err error) {
-	var stops []func()
-	stop = func() {
-		for _, stop := range slices.Backward(stops) {
-			stop()
-		}
-	}
-	cfg := m.adminConfig(tokens, log)
-	cfg.Looker, cfg.Resetter, cfg.Alone = limiter, limiter, v.String("store") == "memory"
-	cfg.Metrics = scrapes(log, metrics.NewCollector(limiter), metrics.NewShedCollector(d.shed), metrics.NewRLSCollector(rlsCounts(d.rls)))
-	sink := f.reports
-	if f.store == nil {
-		elsewhere(&cfg, v.String("rules"), f)
+func (m *Main) startGoverning(ctx context.Context, v *values, g *gate, stdout io.Writer, figures ...prometheus.Collector) (stop func(), err error) {
+	var closers []func() error
+	stop = func() { _ = closeAll(closers) } // none of them has an error
+	cfg := m.adminConfig(g.tokens, g.log)
+	cfg.Looker, cfg.Resetter, cfg.Alone = g.limiter, g.limiter, v.String("store") == "memory"
+	cfg.Metrics = scrapes(g.log, append(figures, metrics.NewCollector(g.limiter))...)
+	sink := g.rules.reports
+	if g.rules.store == nil {
+		elsewhere(&cfg, v.String("rules"), g.rules)
 	} else {
-		p, err := m.startPlane(f.store, log)
+		p, err := m.startPlane(g.rules.store, g.log)
 		if err != nil {
 			return nil, err
 		}
-		stops = append(stops, func() { _ = p.Close() }) // it has no error
-		book(&cfg, f.store)
+		closers = append(closers, p.Close)
+		book(&cfg, g.rules.store)
 		p.serve(&cfg, showKey(v))
 		sink = p.registry
 	}
-	stopReports, err := m.startReports(pod, f, limiter, sink, log)
+	stopReports, err := m.startReports(g, sink)
 	if err != nil {
 		stop()
 		return nil, err
 	}
-	stops = append(stops, stopReports)
-	stopAdmin, err := m.startAdmin(ctx, v, cfg, log, stdout)
+	closers = append(closers, stopReports)
+	stopAdmin, err := m.startAdmin(ctx, v, cfg, g.log, stdout)
 	if err != nil {
 		stop()
 		return nil, err
 	}
-	stops = append(stops, stopAdmin)
+	closers = append(closers, func() error { stopAdmin(); return nil })
 	return stop, nil
 }
 

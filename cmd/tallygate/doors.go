@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 
-	"github.com/tallygate/tallygate"
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tallygate/tallygate/internal/admin/token"
 	"github.com/tallygate/tallygate/internal/headers"
 	"github.com/tallygate/tallygate/internal/rls"
 	"github.com/tallygate/tallygate/internal/server"
+	"github.com/tallygate/tallygate/metrics"
 )
 
 // doors are the two ports that answer checks: HTTP, and gRPC for Envoy.
@@ -26,32 +27,37 @@ type doors struct {
 
 // openDoors makes both servers and listens, so that a wrong setting or a port in use
 // is told before anything answers.
-func (m *Main) openDoors(ctx context.Context, v *values, f *followed, limiter *tallygate.Limiter, tokens *token.File, log *slog.Logger) (*doors, error) {
+func (m *Main) openDoors(ctx context.Context, v *values, g *gate) (*doors, error) {
 	style, err := styleOf(v)
 	if err != nil {
 		return nil, err
 	}
-	authorize := authorizer(v, tokens)
-	d := &doors{}
-	if d.rls, err = newRLS(v, limiter, f, authorize, style, log); err != nil {
+	who, err := newAsker(v, g.log)
+	if err != nil {
 		return nil, err
 	}
-	secure, err := listenerTLS(v, "http", log)
+	authorize := authorizer(v, g.tokens)
+	d := &doors{}
+	if d.rls, err = newRLS(v, g, authorize, style); err != nil {
+		return nil, err
+	}
+	secure, err := listenerTLS(v, "http", g.log)
 	if err != nil {
 		return nil, err
 	}
 	d.http, err = server.New(server.Config{
-		Limiter: limiter,
+		Limiter: g.limiter,
 		// The watcher has started, so rules were loaded before anything listens.
 		Ready:       nil,
 		Authorize:   authorize,
 		JSON:        d.rls.Handler(),
+		Forward:     &server.Forward{Identity: who.who, Route: who.route, Domain: v.String("domain")},
 		TLS:         secure,
 		Style:       style,
 		MaxInflight: v.Int("max-inflight"),
 		Drain:       v.Duration("drain"),
 		Version:     version(),
-		Log:         log,
+		Log:         g.log,
 	})
 	if err != nil {
 		return nil, err
@@ -59,7 +65,7 @@ func (m *Main) openDoors(ctx context.Context, v *values, f *followed, limiter *t
 	if d.httpListener, err = new(net.ListenConfig).Listen(ctx, "tcp", v.String("http")); err != nil {
 		return nil, fmt.Errorf("%w; --http (TALLYGATE_HTTP) sets another address", err)
 	}
-	if d.rlsListener, err = listenRLS(ctx, v, log); err != nil {
+	if d.rlsListener, err = listenRLS(ctx, v, g.log); err != nil {
 		return nil, errors.Join(err, d.httpListener.Close())
 	}
 	return d, nil
@@ -115,8 +121,13 @@ func (d *doors) closeListeners() error {
 	return err
 }
 
-// tellListening tells a test where it answers.
-func (m *Main) tellListening(d *doors) {
+// collectors are the figures of both ports.
+func (d *doors) collectors() []prometheus.Collector {
+	return []prometheus.Collector{metrics.NewShedCollector(d.shed), metrics.NewRLSCollector(rlsCounts(d.rls))}
+}
+
+// tell tells a test where it answers.
+func (d *doors) tell(m *Main) {
 	if m.GRPCListening != nil && d.rlsListener != nil {
 		m.GRPCListening(d.rlsListener.Addr().String())
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/internal/envoyconfig"
 	"github.com/tallygate/tallygate/internal/headers"
 	"github.com/tallygate/tallygate/internal/rls"
@@ -117,14 +116,14 @@ func (i *imported) domain(name string) bool {
 }
 
 // newRLS makes Envoy's rate limit service of the settings.
-func newRLS(v *values, limiter *tallygate.Limiter, f *followed, authorize func(string) bool, style headers.Style, log *slog.Logger) (*rls.Server, error) {
-	secure, err := listenerTLS(v, "grpc", log)
+func newRLS(v *values, g *gate, authorize func(string) bool, style headers.Style) (*rls.Server, error) {
+	secure, err := listenerTLS(v, "grpc", g.log)
 	if err != nil {
 		return nil, err
 	}
 	conf := rls.Config{
-		Limiter: limiter, Authorize: authorize, TLS: secure,
-		Imported:       (&imported{rules: f}).domain,
+		Limiter: g.limiter, Authorize: authorize, TLS: secure,
+		Imported:       (&imported{rules: g.rules}).domain,
 		PerDescriptor:  v.Bool("rls-per-descriptor"),
 		ErrorOnFailure: v.Bool("rls-error-on-failure"),
 		Body:           v.Bool("rls-body"),
@@ -132,7 +131,7 @@ func newRLS(v *values, limiter *tallygate.Limiter, f *followed, authorize func(s
 		Reflection:     v.Bool("grpc-reflection"),
 		MaxInflight:    v.Int("max-inflight"),
 		Drain:          v.Duration("drain"),
-		Log:            log,
+		Log:            g.log,
 	}
 	if v.Bool("rls-headers") {
 		conf.Headers = &style

@@ -45,8 +45,11 @@ func (f *followed) tell(*rules.Snapshot, rules.Problems) {
 }
 
 // Close stops following, the last that was started first.
-func (f *followed) Close() (err error) {
-	for _, closer := range slices.Backward(f.closers) {
+func (f *followed) Close() error { return closeAll(f.closers) }
+
+// closeAll closes in the opposite order.
+func closeAll(closers []func() error) (err error) {
+	for _, closer := range slices.Backward(closers) {
 		err = errors.Join(err, closer())
 	}
 	return err

@@ -111,7 +111,7 @@ func serveOn(t testing.TB, on *clock, args ...string) *service {
 		Listening:      func(address string) { listening <- address },
 		AdminListening: func(address string) { s.admin = address }, // before Listening
 	}
-	args = append([]string{"serve", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)
+	args = append([]string{"serve", "--http", "127.0.0.1:0", "--grpc", "", "--admin", "127.0.0.1:0", "--snapshot-file", ""}, args...)
 	start := time.Now()
 	go func() {
 		s.exited <- m.Run(context.WithoutCancel(t.Context()), args, strings.NewReader(""), s.stdout, s.stderr, nil)

@@ -256,12 +256,12 @@ func (v *values) agree() error {
 	if admin := v.String("admin"); v.String("tokens-file") == "" && admin != "" && !loopback(admin) {
 		return usagef("%s: %w", v.where("admin"), notLoopback(admin))
 	}
-	for _, of := range []string{"store", "control", "http", "grpc", "admin"} {
+	for _, of := range []string{"store", "control", "http", "listen", "grpc", "admin"} {
 		if (v.String(of+"-cert-file") == "") != (v.String(of+"-key-file") == "") {
 			return usagef("%s-cert-file and %s-key-file go together", of, of)
 		}
 	}
-	for _, of := range []string{"http", "grpc", "admin"} {
+	for _, of := range []string{"http", "listen", "grpc", "admin"} {
 		if v.String(of+"-client-ca-file") != "" && v.String(of+"-cert-file") == "" {
 			return usagef("%s-client-ca-file needs %s-cert-file: certificates are shown over TLS only", of, of)
 		}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/identity"
 	"github.com/tallygate/tallygate/internal/admin"
 	"github.com/tallygate/tallygate/internal/fleet"
@@ -155,11 +154,12 @@ func keepRules(v *values, reader rulestore.Reader, log *slog.Logger) (rulestore.
 }
 
 // startReports has this pod report to the control plane, until the returned stop.
-func (m *Main) startReports(pod string, f *followed, limiter *tallygate.Limiter, sink fleet.Sink, log *slog.Logger) (stop func(), err error) {
+func (m *Main) startReports(g *gate, sink fleet.Sink) (stop func() error, err error) {
+	f, limiter := g.rules, g.limiter
 	start, program := time.Now(), version().Version
-	r, err := fleet.NewReporter(fleet.ReporterConfig{Sink: sink, Every: m.ReportEvery, Log: log, Build: func(sinceMS int64) fleet.Report {
+	r, err := fleet.NewReporter(fleet.ReporterConfig{Sink: sink, Every: m.ReportEvery, Log: g.log, Build: func(sinceMS int64) fleet.Report {
 		report := fleet.Report{
-			Pod: pod, Revision: f.Snapshot().Revision(), Version: program, UptimeMS: time.Since(start).Milliseconds(),
+			Pod: g.pod, Revision: f.Snapshot().Revision(), Version: program, UptimeMS: time.Since(start).Milliseconds(),
 			Trials: limiter.Trials(sinceMS, f.now()),
 		}
 		for _, p := range f.Problems().Faults() {
@@ -182,7 +182,7 @@ func (m *Main) startReports(pod string, f *followed, limiter *tallygate.Limiter,
 	}
 	r.Start()
 	f.onChange(r.News)
-	return func() { f.onChange(nil); _ = r.Close() }, nil // it has no error
+	return func() error { f.onChange(nil); return r.Close() }, nil
 }
 
 func breakerOf(down time.Duration) string {

@@ -98,6 +98,7 @@ func (m *Main) command(env []string) *cobra.Command {
 	root.AddCommand(
 		m.serveCommand(env),
 		m.controlCommand(env),
+		m.proxyCommand(env),
 		checkCommand(env),
 		loadCommand(),
 		m.rulesCommand(env),

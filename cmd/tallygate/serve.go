@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -41,72 +39,44 @@ func (m *Main) serveCommand(env []string) *cobra.Command {
 
 // serve wires everything, serves, and takes it apart in the opposite order.
 func (m *Main) serve(ctx context.Context, v *values, stdout, stderr io.Writer) (err error) {
-	pod := podID(v)
-	log := newLog(v, pod, stderr)
-	tokens, err := openTokens(v, log)
+	g, err := m.openGate(ctx, v, stderr)
 	if err != nil {
 		return err
 	}
-	watcher, err := m.watchRules(ctx, v, log)
-	if err != nil {
-		return fmt.Errorf("rules: %w", err)
-	}
-	defer func() { err = errors.Join(err, watcher.Close()) }()
-
-	counts, closer, err := m.openStore(ctx, v, pod, log)
-	if err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	defer func() { err = errors.Join(err, closer.Close()) }()
-
-	limiter, err := tallygate.New(tallygate.Config{
-		Rules: watcher.Watcher, Store: counts, Deadline: v.Duration("store-deadline"),
-		Pod: pod, ShowKey: showKey(v), ReservationSecret: []byte(v.String("key-hash")), Now: watcher.now, Log: log,
-	})
+	defer func() { err = errors.Join(err, g.Close()) }()
+	d, err := m.openDoors(ctx, v, g)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, limiter.Close()) }()
-
-	leave, err := countPods(ctx, v, pod, counts, limiter, log)
+	stopAdmin, err := m.startGoverning(ctx, v, g, stdout, d.collectors()...)
 	if err != nil {
-		return fmt.Errorf("pods: %w", err)
-	}
-	defer leave()
-
-	doors, err := m.openDoors(ctx, v, watcher, limiter, tokens, log)
-	if err != nil {
-		return err
-	}
-	stopAdmin, err := m.startGoverning(ctx, v, pod, watcher, limiter, doors, tokens, log, stdout)
-	if err != nil {
-		return errors.Join(err, doors.closeListeners())
+		return errors.Join(err, d.closeListeners())
 	}
 	defer stopAdmin() // last of all listeners, so that a stop can be watched
-	m.announce(v, doors, watcher.Snapshot(), watcher.first, stdout)
-	return m.run(ctx, doors, watcher.Watcher, log)
+	m.announce(v, d, g.rules.Snapshot(), g.rules.first, stdout)
+	return m.run(ctx, d, g)
 }
 
 // run serves until ctx ends or a signal stops it.
-func (m *Main) run(ctx context.Context, doors *doors, watcher *rules.Watcher, log *slog.Logger) error {
+func (m *Main) run(ctx context.Context, d front, g *gate) error {
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan error, 1)
-	go func() { done <- doors.serve(serving) }()
-	m.tellListening(doors)
+	go func() { done <- d.serve(serving) }()
+	d.tell(m)
 	stopping := false
 	for {
 		select {
 		case err := <-done:
 			return err
 		case <-m.Reloads:
-			reload(ctx, watcher, log)
+			reload(ctx, g.rules.Watcher, g.log)
 		case signal := <-m.Signals:
 			if stopping {
-				log.Warn("stopping at once")
-				return errors.Join(errors.New("stopped before all requests were answered"), doors.close(), <-done)
+				g.log.Warn("stopping at once")
+				return errors.Join(errors.New("stopped before all requests were answered"), d.close(), <-done)
 			}
-			log.Info("stopping; once more stops at once", "signal", signal.String())
+			g.log.Info("stopping; once more stops at once", "signal", signal.String())
 			stopping = true
 			stop()
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,10 +38,12 @@ const (
 	governing // rules list, apply and the like
 	operating // through the control plane: pods, usage and the like
 	importing // rules of other systems
+	proxying  // in front of an upstream
 
 	// answering are those that answer, calling those that call the control plane.
-	answering = serving | controlling
-	calling   = serving | governing | operating
+	answering = deciding | controlling
+	calling   = deciding | governing | operating
+	deciding  = serving | proxying
 
 	nowhere commands = 0
 )
@@ -53,6 +56,25 @@ func settings() []setting {
 		{name: "http-key-file", flag: serving, help: "key of that certificate (PEM)"},
 		{name: "http-client-ca-file", flag: serving, help: "authorities whose certificates clients of the check API must show (PEM)"},
 		{name: "http-token-required", fallback: "false", flag: serving, valid: truth, toggle: true, help: "answer checks only with a token of role check or admin of tokens-file"},
+		{name: "listen", fallback: ":8000", flag: proxying, valid: address, help: "address on which the proxy takes requests"},
+		{name: "listen-cert-file", flag: proxying, help: "certificate of the proxy (PEM), read again when it changes; without one it is plain HTTP"},
+		{name: "listen-key-file", flag: proxying, help: "key of that certificate (PEM)"},
+		{name: "listen-client-ca-file", flag: proxying, help: "authorities whose certificates clients of the proxy must show (PEM)"},
+		{name: "upstream", flag: proxying, help: "where the proxy sends requests: http://host:port, https://… or h2c://…"},
+		{name: "upstream-ca-file", flag: proxying, help: "certificates to trust at the upstream (PEM)"},
+		{name: "upstream-latency-target", fallback: "0s", flag: proxying, valid: durationWithin(0, time.Hour), help: "95th percentile of the upstream's latency above which rules with a shed_floor give way; 0 looks at 503 and 429 only"},
+		{name: "preserve-host", fallback: "false", flag: proxying, valid: truth, toggle: true, help: "send the client's Host to the upstream"},
+		{name: "cost", fallback: "1", flag: proxying, valid: wholeWithin(1, 1e9), help: "tokens a request spends, or is estimated to with cost-header"},
+		{name: "cost-header", flag: proxying, help: "header of the upstream's answer that tells what the request cost"},
+		{name: "trusted-proxies", flag: deciding, valid: networks, help: "networks of the proxies and gateways in front whose word about clients is believed, such as 10.0.0.0/8,fd00::/8"},
+		{name: "trusted-hops", fallback: "0", flag: deciding, valid: wholeWithin(0, 16), help: "how many proxies are in front, where their networks are not known"},
+		{name: "forwarding-header", fallback: "X-Forwarded-For", flag: deciding, valid: oneOf("X-Forwarded-For", "Forwarded"), help: "the header in which they tell the client's address"},
+		{name: "identity", flag: deciding, valid: sources, help: "where attributes of a request come from: api_key=header:X-Api-Key,user=claim:sub"},
+		{name: "routes-file", flag: deciding, help: "file of route templates, one a line, such as GET /v1/labels/{id}"},
+		{name: "domain", fallback: "default", flag: deciding, help: "domain of the rules for requests that gateways ask about, and of the proxy"},
+		{name: "jwt-keys-file", flag: deciding, help: "key set (JWKS) that bearer tokens are verified with, for identity claim:…; read again when it changes"},
+		{name: "jwt-issuer", flag: deciding, help: "issuer that bearer tokens must name"},
+		{name: "jwt-audience", flag: deciding, help: "audience that bearer tokens must name"},
 		{name: "grpc", fallback: ":8081", flag: serving, valid: addressOrSocket, help: "address of Envoy's rate limit service (gRPC), or unix:PATH; empty for none"},
 		{name: "grpc-cert-file", flag: serving, help: "certificate of the gRPC port (PEM), read again when it changes"},
 		{name: "grpc-key-file", flag: serving, help: "key of that certificate (PEM)"},
@@ -70,12 +92,12 @@ func settings() []setting {
 		{name: "tokens-file", flag: answering, help: "file of tokens and what each may do (tallygate token new), read again when it changes"},
 
 		{name: "rules", fallback: "sqlite:tallygate.db", flag: answering | looking | governing, valid: rulesURL, help: "where the rules are: sqlite:PATH, postgres://user@host/database, file:PATH, envoy:DIR, https://control-plane"},
-		{name: "envoy-algorithm", fallback: "fixed_window", flag: serving | importing, valid: oneOf("fixed_window", "sliding_window", "token_bucket"), help: "how limits of envoyproxy/ratelimit's configuration count"},
-		{name: "envoy-merge-domains", fallback: "false", flag: serving | importing, valid: truth, toggle: true, help: "let several of its files add to one domain, as MERGE_DOMAIN_CONFIG does"},
-		{name: "envoy-calendar-windows", fallback: "false", flag: serving | importing, valid: truth, toggle: true, help: "make its weeks and months those of the calendar, not 7 and 30 days"},
-		{name: "envoy-quota-shadow", fallback: "false", flag: serving | importing, valid: truth, toggle: true, help: "never enforce its limits with quota_mode"},
-		{name: "envoy-domain", flag: serving | importing, help: "take this domain of its files only"},
-		{name: "snapshot-file", fallback: "tallygate-snapshot.json", flag: serving, help: "where the last good rules of postgres:// or https:// are kept, to start without them; empty for nowhere"},
+		{name: "envoy-algorithm", fallback: "fixed_window", flag: deciding | importing, valid: oneOf("fixed_window", "sliding_window", "token_bucket"), help: "how limits of envoyproxy/ratelimit's configuration count"},
+		{name: "envoy-merge-domains", fallback: "false", flag: deciding | importing, valid: truth, toggle: true, help: "let several of its files add to one domain, as MERGE_DOMAIN_CONFIG does"},
+		{name: "envoy-calendar-windows", fallback: "false", flag: deciding | importing, valid: truth, toggle: true, help: "make its weeks and months those of the calendar, not 7 and 30 days"},
+		{name: "envoy-quota-shadow", fallback: "false", flag: deciding | importing, valid: truth, toggle: true, help: "never enforce its limits with quota_mode"},
+		{name: "envoy-domain", flag: deciding | importing, help: "take this domain of its files only"},
+		{name: "snapshot-file", fallback: "tallygate-snapshot.json", flag: deciding, help: "where the last good rules of postgres:// or https:// are kept, to start without them; empty for nowhere"},
 		{name: "control", fallback: "http://127.0.0.1:8090", flag: operating, valid: httpURL, help: "base URL of the control plane, or of the admin port of a server"},
 		{name: "token", secret: true, flag: nowhere, help: "token to show the control plane, or the server of check"},
 		{name: "token-file", flag: calling | checking, help: "file with that token"},
@@ -83,33 +105,33 @@ func settings() []setting {
 		{name: "control-cert-file", flag: calling | checking, help: "own certificate for the control plane (PEM)"},
 		{name: "control-key-file", flag: calling | checking, help: "key of the own certificate (PEM)"},
 
-		{name: "pod-id", flag: serving, valid: atMostBytes(256), help: "name of this pod, in logs and among those that share the store (default the host's name and a random suffix)"},
-		{name: "pods", fallback: "0", flag: serving, valid: wholeWithin(0, 1e5), help: "how many pods share the store; 0 counts those that live"},
+		{name: "pod-id", flag: deciding, valid: atMostBytes(256), help: "name of this pod, in logs and among those that share the store (default the host's name and a random suffix)"},
+		{name: "pods", fallback: "0", flag: deciding, valid: wholeWithin(0, 1e5), help: "how many pods share the store; 0 counts those that live"},
 
 		{name: "store", fallback: "memory", flag: answering | looking, valid: storeURL, help: "where the counts are: memory, redis://h1:p,h2:p, rediss://…, redis+sentinel://h1,h2/master"},
 		{name: "store-deadline", fallback: "5ms", flag: answering | looking, valid: durationWithin(time.Millisecond, 10*time.Second), help: "how long one check may wait for the store"},
-		{name: "breaker-failures", fallback: "3", flag: serving, valid: wholeWithin(1, 100), help: "after how many failed calls in a row a shard of the store is not asked any more"},
-		{name: "breaker-within", fallback: "0s", flag: serving, valid: durationWithin(0, 10*time.Minute), help: "count failures within this time, successes between or not; 0 counts those in a row"},
-		{name: "probe-every", fallback: "1s", flag: serving, valid: durationWithin(100*time.Millisecond, 10*time.Minute), help: "how often one call finds out whether that shard is back"},
-		{name: "failover-hold", fallback: "2s", flag: serving, valid: durationWithin(time.Millisecond, time.Hour), help: "how long closed rules deny after a failover that lost spends"},
-		{name: "empty-hold", fallback: "1m", flag: serving, valid: durationWithin(time.Millisecond, time.Hour), help: "how long at most a shard that lost all its keys is not believed"},
+		{name: "breaker-failures", fallback: "3", flag: deciding, valid: wholeWithin(1, 100), help: "after how many failed calls in a row a shard of the store is not asked any more"},
+		{name: "breaker-within", fallback: "0s", flag: deciding, valid: durationWithin(0, 10*time.Minute), help: "count failures within this time, successes between or not; 0 counts those in a row"},
+		{name: "probe-every", fallback: "1s", flag: deciding, valid: durationWithin(100*time.Millisecond, 10*time.Minute), help: "how often one call finds out whether that shard is back"},
+		{name: "failover-hold", fallback: "2s", flag: deciding, valid: durationWithin(time.Millisecond, time.Hour), help: "how long closed rules deny after a failover that lost spends"},
+		{name: "empty-hold", fallback: "1m", flag: deciding, valid: durationWithin(time.Millisecond, time.Hour), help: "how long at most a shard that lost all its keys is not believed"},
 		{name: "store-username", flag: answering | looking, help: "user name at the store"},
 		{name: "store-password", secret: true, flag: nowhere, help: "password at the store"},
 		{name: "store-password-file", flag: answering | looking, help: "file with the password at the store"},
 		{name: "store-ca-file", flag: answering | looking, help: "certificates to trust at the store (PEM)"},
 		{name: "store-cert-file", flag: answering | looking, help: "own certificate for the store (PEM)"},
 		{name: "store-key-file", flag: answering | looking, help: "key of the own certificate (PEM)"},
-		{name: "max-buckets", fallback: "1000000", flag: serving, valid: wholeWithin(1, 1e9), help: "most buckets the memory store holds"},
+		{name: "max-buckets", fallback: "1000000", flag: deciding, valid: wholeWithin(1, 1e9), help: "most buckets the memory store holds"},
 
 		{name: "plain-identities", fallback: "false", flag: answering | looking, valid: truth, toggle: true, help: "keys are account ids, not secrets: store and log them as they are"},
 		{name: "key-hash", secret: true, flag: nowhere, help: "secret that keys are hashed with; the same on all pods"},
 		{name: "key-hash-file", flag: answering | looking, help: "file with the secret that keys are hashed with"},
 
-		{name: "max-inflight", fallback: "4096", flag: serving, valid: wholeWithin(1, 1e6), help: "most checks under way; more get 503"},
-		{name: "drain", fallback: "0s", flag: serving, valid: durationWithin(0, 10*time.Minute), help: "how long to go on answering, not ready, before stopping"},
-		{name: "reset-style", fallback: "epoch", flag: serving, valid: parses(headers.ParseReset), help: "X-RateLimit-Reset as epoch or seconds"},
-		{name: "ietf-headers", fallback: "draft-11", flag: serving, valid: parses(headers.ParseIETF), help: "RateLimit fields: draft-11 or off"},
-		{name: "retry-jitter", fallback: "0", flag: serving, valid: jitter, help: "spread Retry-After by up to this part of it, 0 to 0.1, later only"},
+		{name: "max-inflight", fallback: "4096", flag: deciding, valid: wholeWithin(1, 1e6), help: "most checks under way; more get 503"},
+		{name: "drain", fallback: "0s", flag: deciding, valid: durationWithin(0, 10*time.Minute), help: "how long to go on answering, not ready, before stopping"},
+		{name: "reset-style", fallback: "epoch", flag: deciding, valid: parses(headers.ParseReset), help: "X-RateLimit-Reset as epoch or seconds"},
+		{name: "ietf-headers", fallback: "draft-11", flag: deciding, valid: parses(headers.ParseIETF), help: "RateLimit fields: draft-11 or off"},
+		{name: "retry-jitter", fallback: "0", flag: deciding, valid: jitter, help: "spread Retry-After by up to this part of it, 0 to 0.1, later only"},
 
 		{name: "log-level", fallback: "info", flag: answering, valid: oneOf("debug", "info", "warn", "error"), help: "debug, info, warn or error"},
 		{name: "log-format", fallback: "text", flag: answering, valid: oneOf("text", "json"), help: "text or json"},
@@ -131,6 +153,51 @@ func address(value string) error {
 		return fmt.Errorf("%q has no port from 0 to 65535", value)
 	}
 	return nil
+}
+
+// networks takes networks in CIDR form, by commas.
+func networks(value string) error {
+	_, err := parseNetworks(value)
+	return err
+}
+
+func parseNetworks(value string) (list []netip.Prefix, err error) {
+	for _, text := range commas(value) {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no network such as 10.0.0.0/8", text)
+		}
+		list = append(list, network)
+	}
+	return list, nil
+}
+
+// sources takes attributes and where each comes from, by commas.
+func sources(value string) error {
+	_, err := parseSources(value)
+	return err
+}
+
+func parseSources(value string) (map[string]string, error) {
+	all := map[string]string{}
+	for _, text := range commas(value) {
+		name, from, ok := strings.Cut(text, "=")
+		if _, twice := all[name]; !ok || name == "" || from == "" || twice {
+			return nil, fmt.Errorf("%q is no attribute and its source, such as api_key=header:X-Api-Key, each attribute once", text)
+		}
+		all[name] = from
+	}
+	return all, nil
+}
+
+// commas splits a list; an empty text is an empty list.
+func commas(value string) (list []string) {
+	for text := range strings.SplitSeq(value, ",") {
+		if text = strings.TrimSpace(text); text != "" {
+			list = append(list, text)
+		}
+	}
+	return list
 }
 
 // socketScheme begins the path of a Unix socket.
