@@ -66,26 +66,40 @@ func (c *Client) do(ctx context.Context, q request, out any) error {
 	}
 	got, err := client.Do(sent)
 	if err != nil {
-		// Of *url.Error the cause alone: the URL may hold a key.
-		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err
-		}
-		return fmt.Errorf("admin API at %s: %w", c.URL, err)
+		return fmt.Errorf("admin API at %s: %w", c.where(), cause(err))
 	}
 	defer func() { _ = got.Body.Close() }() // all that matters was read
 	text, err := io.ReadAll(io.LimitReader(got.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return fmt.Errorf("admin API at %s: %w", c.URL, err)
+		return fmt.Errorf("admin API at %s: %w", c.where(), err)
 	case len(text) > maxAnswer:
-		return fmt.Errorf("admin API at %s: the answer is above %d bytes", c.URL, maxAnswer)
+		return fmt.Errorf("admin API at %s: the answer is above %d bytes", c.where(), maxAnswer)
 	case got.StatusCode >= http.StatusMultipleChoices:
 		return c.problem(got, text)
 	}
 	if err := json.Unmarshal(text, out); err != nil {
-		return fmt.Errorf("admin API at %s: the answer is none of this API: %w", c.URL, err)
+		return fmt.Errorf("admin API at %s: the answer is none of this API: %w", c.where(), err)
 	}
 	return nil
+}
+
+// where is the URL as errors may show it: it may hold a password.
+func (c *Client) where() string {
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return "a URL that cannot be read"
+	}
+	u.User, u.RawQuery = nil, ""
+	return u.String()
+}
+
+// cause is an error without the URL that it is of, which may hold a key or a password.
+func cause(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
 }
 
 // build makes a request of a question.
@@ -104,7 +118,7 @@ func (c *Client) build(ctx context.Context, q request) (*http.Request, error) {
 	}
 	sent, err := http.NewRequestWithContext(ctx, q.method, target, body)
 	if err != nil {
-		return nil, fmt.Errorf("the URL of the admin API: %w", err)
+		return nil, fmt.Errorf("the URL of the admin API: %w", cause(err))
 	}
 	if body != nil {
 		sent.Header.Set("Content-Type", "application/json")
@@ -135,7 +149,7 @@ func (e *Error) Error() string { return e.Detail }
 func (c *Client) problem(got *http.Response, text []byte) error {
 	var p api.Problem
 	if json.Unmarshal(text, &p) != nil || p.Code == "" {
-		return fmt.Errorf("admin API at %s: it answers %s, which is none of this API", c.URL, got.Status)
+		return fmt.Errorf("admin API at %s: it answers %s, which is none of this API", c.where(), got.Status)
 	}
 	e := &rulestore.Error{Rule: p.Rule, Key: p.Key, Message: p.Detail}
 	if p.Index != nil {

@@ -332,6 +332,12 @@ func TestClient_whatIsNoAPI(t *testing.T) {
 	if _, err := c.Usage(t.Context(), "", []string{"secret-key"}); err == nil || strings.Contains(err.Error(), "secret-key") {
 		t.Errorf("got %v, want an error without the key", err)
 	}
+	for _, secret := range []string{"http://kim:pass-word@127.0.0.1:1", "http://kim:pass-word%zz@127.0.0.1:1", "http://127.0.0.1:1?password=pass-word"} {
+		c = remote.Client{URL: secret}
+		if _, err := c.Rule(t.Context(), "a"); err == nil || strings.Contains(err.Error(), "pass-word") {
+			t.Errorf("got %v, want an error without the password", err)
+		}
+	}
 	c = remote.Client{URL: "://"}
 	if _, err := c.Rule(t.Context(), "a"); err == nil {
 		t.Error("a URL that is none")
