@@ -18,6 +18,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tallygate/tallygate/internal/admin/api"
 	"github.com/tallygate/tallygate/internal/rulestore"
@@ -25,6 +26,14 @@ import (
 
 // maxAnswer bounds an answer: the results of the largest bulk, and some.
 const maxAnswer = 512 << 20
+
+// How long a question may take. A large bulk takes minutes: as long as the API itself
+// gives it (docs/admin-api.md), and some.
+const (
+	answerWithin = 30 * time.Second
+	bulkWithin   = 6 * time.Minute
+	largeBody    = 64 << 10
+)
 
 // Client asks one admin API. It is safe for concurrent use.
 type Client struct {
@@ -60,6 +69,13 @@ func (c *Client) do(ctx context.Context, q request, out any) error {
 	if err != nil {
 		return err
 	}
+	within := answerWithin
+	if sent.ContentLength > largeBody {
+		within = bulkWithin
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	sent = sent.WithContext(ctx)
 	client := c.HTTP
 	if client == nil {
 		client = http.DefaultClient
