@@ -99,7 +99,9 @@ func (m *Main) lookThrough(ctx context.Context, v *values, f *followed, cfg *adm
 		cfg.Metrics = scrapes(log)
 		return func() error { return nil }, nil
 	}
-	counts, store, err := m.openStore(ctx, v, "control", log)
+	// A name of its own among those that share the store: two that write one beat would
+	// each take the other for a failover that lost spends.
+	counts, store, err := m.openStore(ctx, v, "control-"+podID(v), log)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}

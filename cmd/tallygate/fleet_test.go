@@ -345,3 +345,17 @@ func TestControl_slowStore(t *testing.T) {
 		t.Errorf("a deadline that is set is not kept: exit %d, %s", code, stdout)
 	}
 }
+
+// Two control planes on one store, as while one replaces another, are two to it.
+func TestControl_twoOnOneStore(t *testing.T) {
+	t.Parallel()
+	_, database := newRules(t)
+	redis := redistest.Standalone(t)
+	for range 2 {
+		control(t, "127.0.0.1:0", "--rules", database, "--store", "redis://"+redis.Addr, "--plain-identities")
+	}
+	eventually(t, "a beat of each", func() bool {
+		beats, _ := redis.MustDo(t, "KEYS", "tg:beat:*").([]any)
+		return len(beats) == 2
+	})
+}
