@@ -108,7 +108,7 @@ func storeSettings() []setting {
 		{name: "pod-id", flag: deciding, valid: atMostBytes(256), help: "name of this pod, in logs and among those that share the store (default the host's name and a random suffix)"},
 		{name: "pods", fallback: "0", flag: deciding, valid: wholeWithin(0, 1e5), help: "how many pods share the store; 0 counts those that live"},
 		{name: "store", fallback: "memory", flag: answering | looking, valid: storeURL, help: "where the counts are: memory, redis://h1:p,h2:p, rediss://…, redis+sentinel://h1,h2/master"},
-		{name: "store-deadline", fallback: "5ms", flag: answering | looking, valid: durationWithin(time.Millisecond, 10*time.Second), help: "how long one check may wait for the store"},
+		{name: "store-deadline", fallback: "5ms", flag: answering | looking, valid: durationWithin(time.Millisecond, 10*time.Second), help: "how long one check may wait for the store; of control 1s where it is not set"},
 		{name: "breaker-failures", fallback: "3", flag: deciding, valid: wholeWithin(1, 100), help: "after how many failed calls in a row a shard of the store is not asked any more"},
 		{name: "breaker-within", fallback: "0s", flag: deciding, valid: durationWithin(0, 10*time.Minute), help: "count failures within this time, successes between or not; 0 counts those in a row"},
 		{name: "probe-every", fallback: "1s", flag: deciding, valid: durationWithin(100*time.Millisecond, 10*time.Minute), help: "how often one call finds out whether that shard is back"},
