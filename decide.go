@@ -96,9 +96,10 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 	return l.away(s, v, now, err)
 }
 
-// away decides without the store, which did not answer.
+// away decides without the store, which did not answer. The cause is logged, since no
+// answer shows it to the caller.
 func (l *Limiter) away(s *scratch, v *Verdict, now time.Time, err error) error {
-	l.storeAway(now, err)
+	l.log.StoreAway(now, err)
 
 	// Closed wins over open: a rule that fails closed, and has nothing that lets the
 	// check pass, ends it. Then what this pod has must do, for all buckets or none.

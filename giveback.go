@@ -50,7 +50,7 @@ func (l *Limiter) giveBack(ctx context.Context, s *scratch, now time.Time) {
 	s.backs.given, err = l.store.GiveBack(ctx, s.backs.given[:0], s.backs.ops, s.backs.terms)
 	if err = pod.Short(s.backs.ops, s.backs.given, err); err != nil {
 		s.backs.given = s.backs.given[:0]
-		l.storeAway(now, err)
+		l.log.StoreAway(now, err)
 	}
 }
 

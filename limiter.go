@@ -125,8 +125,3 @@ func (l *Limiter) usable(ctx context.Context) error {
 	}
 	return nil
 }
-
-// storeAway tells the log why the store did not answer, since no answer shows it.
-func (l *Limiter) storeAway(now time.Time, err error) {
-	l.log.Warn(now, "the store did not answer a check", err)
-}

@@ -72,7 +72,7 @@ func (l *Limiter) settle(ctx context.Context, r Reservation, how store.How, cost
 	var grants []store.Grant
 	if len(settling.Ops) > 0 {
 		if grants, err = l.direct(ctx, nil, settling.Ops); err != nil {
-			l.storeAway(now, err)
+			l.log.StoreAway(now, err)
 			e := storeError("", err)
 			e.Message = "the store did not answer; repeat it, a reservation is settled once"
 			return Settled{}, e

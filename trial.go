@@ -147,7 +147,7 @@ func (l *Limiter) try(ctx context.Context, s *scratch, v *Verdict, began time.Ti
 	var err error
 	s.otherGrants, err = l.store.AppendTake(ctx, s.otherGrants[:0], s.others, s.otherTerms)
 	if err = pod.Short(s.others, s.otherGrants, err); err != nil {
-		l.storeAway(time.UnixMilli(s.nowMS), err)
+		l.log.StoreAway(time.UnixMilli(s.nowMS), err)
 		return
 	}
 	for i := range s.trials {

@@ -293,9 +293,14 @@ func (r *Runner) askDirect(ctx context.Context, ops []store.Op) ([]store.Grant, 
 // have returned.
 func Short(ops []store.Op, grants []store.Grant, err error) error {
 	if err == nil && len(grants) != len(ops) {
-		err = &store.StoreError{Kind: store.Refused, Sent: true, Err: fmt.Errorf("%d grants for %d ops", len(grants), len(ops))}
+		err = broken(len(grants), len(ops))
 	}
 	return err
+}
+
+// broken is apart so that Short, which each check goes through, is inlined.
+func broken(grants, ops int) error {
+	return &store.StoreError{Kind: store.Refused, Sent: true, Err: fmt.Errorf("%d grants for %d ops", grants, ops)}
 }
 
 // run makes a call and those that follow from it. After the end none is made: then

@@ -20,13 +20,14 @@ type Log struct {
 // New returns a log that writes to to.
 func New(to *slog.Logger) *Log { return &Log{to: to} }
 
-// Warn writes a warning with its cause and how many were not written since the last
-// line, unless that is less than a second ago.
-func (l *Log) Warn(now time.Time, message string, err error) {
+// StoreAway warns that the store did not answer a check, why, and how many such
+// warnings were not written since the last line; nothing where that is less than a
+// second ago.
+func (l *Log) StoreAway(now time.Time, err error) {
 	next, nowMS := l.nextMS.Load(), now.UnixMilli()
 	if nowMS < next || !l.nextMS.CompareAndSwap(next, nowMS+1000) {
 		l.unlogged.Add(1)
 		return
 	}
-	l.to.Warn(message, "error", err, "unlogged", l.unlogged.Swap(0))
+	l.to.Warn("the store did not answer a check", "error", err, "unlogged", l.unlogged.Swap(0))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/tallygate/tallygate/internal/sampled"
 )
 
-func TestWarn(t *testing.T) {
+func TestStoreAway(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	l := sampled.New(slog.New(slog.NewTextHandler(&out, nil)))
@@ -22,15 +22,15 @@ func TestWarn(t *testing.T) {
 		after time.Duration
 		want  string // the end of the line; "" for none
 	}{
-		{"the first", 0, `level=WARN msg="no answer" error=away unlogged=0`},
+		{"the first", 0, `level=WARN msg="the store did not answer a check" error=away unlogged=0`},
 		{"at once", 0, ""},
 		{"too soon", 999 * time.Millisecond, ""},
-		{"a second later", time.Millisecond, `level=WARN msg="no answer" error=away unlogged=2`},
-		{"much later", time.Hour, `level=WARN msg="no answer" error=away unlogged=0`},
+		{"a second later", time.Millisecond, `level=WARN msg="the store did not answer a check" error=away unlogged=2`},
+		{"much later", time.Hour, `level=WARN msg="the store did not answer a check" error=away unlogged=0`},
 	} {
 		now = now.Add(step.after)
 		out.Reset()
-		l.Warn(now, "no answer", errors.New("away"))
+		l.StoreAway(now, errors.New("away"))
 		if got := strings.TrimSpace(out.String()); (got == "") != (step.want == "") || !strings.HasSuffix(got, step.want) {
 			t.Errorf("%s: %q, want %q", step.name, got, step.want)
 		}
@@ -38,13 +38,13 @@ func TestWarn(t *testing.T) {
 }
 
 // Of many at once one is written.
-func TestWarn_concurrent(t *testing.T) {
+func TestStoreAway_concurrent(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	l := sampled.New(slog.New(slog.NewTextHandler(&out, nil)))
 	var all sync.WaitGroup
 	for range 8 {
-		all.Go(func() { l.Warn(time.UnixMilli(1_790_000_000_000), "no answer", nil) })
+		all.Go(func() { l.StoreAway(time.UnixMilli(1_790_000_000_000), nil) })
 	}
 	all.Wait()
 	if got := strings.Count(out.String(), "\n"); got != 1 {
