@@ -111,6 +111,7 @@ func rooms() []namedRoom {
 		{"cmd/tallygate", room{
 			house: []string{
 				root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/spelling", "internal/tlsfiles", "internal/envoyconfig", "internal/rls",
+				"httplimit", "identity/jwt", "identity/request", "internal/newest", "internal/proxy",
 				"internal/admin", "internal/admin/api", "internal/admin/token", "internal/fleet",
 				"internal/rulestore", "internal/rulestore/feed", "internal/rulestore/file", "internal/rulestore/kept", "internal/rulestore/postgres", "internal/rulestore/remote", "internal/rulestore/sqlite",
 				"internal/server", "internal/sim", "internal/sim/scenario", "internal/sim/scenarios",
@@ -163,7 +164,7 @@ const (
 	maxFileLines     = 500   // of code
 	maxTestFileLines = 1_000 // of tests
 	maxRootLines     = 3_000 // of the root package's code
-	maxChain         = 7     // packages one below the other: cmd, server, library, pod, store, algorithm, limit
+	maxChain         = 8     // packages one below the other: cmd, proxy, httplimit, library, pod, store, algorithm, limit
 	maxOutside       = 3     // modules a package uses: Envoy's messages need gRPC, and both protobuf
 	maxDirect        = 26    // direct dependencies of the module
 )
