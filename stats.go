@@ -139,7 +139,8 @@ func (r *RuleStats) Count(o Outcome) (sum int64) {
 
 // empty reports whether nothing was counted.
 func (r *RuleStats) empty() bool {
-	return len(r.Entries) == 0 && r.FailClosed == 0 && r.OverAsync == 0 && r.OverFallback == 0 && r.Trials == (TrialStats{}) && r.Leases == (LeaseStats{})
+	return len(r.Entries) == 0 && r.FailClosed == 0 && r.NewKeysOverflowed == 0 && r.Reservations == (ReservationStats{}) &&
+		r.OverAsync == 0 && r.OverFallback == 0 && r.Trials == (TrialStats{}) && r.Leases == (LeaseStats{})
 }
 
 // LeaseStats are what became of the tokens that a pod leased, in tokens:
@@ -360,6 +361,6 @@ func (s Source) index() int {
 func codes() []Code {
 	return []Code{
 		CodeBadRequest, CodeTooLarge, CodeUnknownDomain, CodeUnknownRule, CodeInvalidCost,
-		CodeMissingIdentity, CodeStoreTimeout, CodeStoreUnavailable, CodeCanceled, CodeClosed,
+		CodeMissingIdentity, CodeNotReservable, CodeStoreTimeout, CodeStoreUnavailable, CodeCanceled, CodeClosed,
 	}
 }
