@@ -26,6 +26,7 @@ func rooms() []namedRoom {
 		{"internal/keyed", room{}},
 		{"internal/headers", room{}},
 		{"internal/spelling", room{}},
+		{"internal/unlimited", room{}},
 		{"internal/load", room{outside: []string{"github.com/HdrHistogram/hdrhistogram-go"}}},
 		{"internal/algorithm", room{house: []string{"limit"}}},
 		{"internal/candidate", room{}},
@@ -49,8 +50,8 @@ func rooms() []namedRoom {
 
 		// The library in front of a handler and of a gRPC method. The second's modules are
 		// one family: grpc, its error details, and the protobuf they are made of.
-		{"httplimit", room{house: []string{root, "identity", "identity/request", "internal/headers"}}},
-		{"grpclimit", room{house: []string{root, "identity", "identity/request", "internal/headers"}, outside: []string{"google.golang.org"}}},
+		{"httplimit", room{house: []string{root, "identity", "identity/request", "internal/headers", "internal/unlimited"}}},
+		{"grpclimit", room{house: []string{root, "identity", "identity/request", "internal/headers", "internal/unlimited"}, outside: []string{"google.golang.org"}}},
 
 		// The figures, for who wants them.
 		{"metrics", room{house: []string{root}, outside: []string{"github.com/prometheus/client_golang"}}},
@@ -86,7 +87,7 @@ func rooms() []namedRoom {
 		{"internal/envoyconfig", room{house: []string{"limit", "rules", "internal/spelling", "internal/yamltree"}, outside: []string{"github.com/goccy/go-yaml"}}},
 
 		// The server.
-		{"internal/server", room{house: []string{root, "limit", "store", "rules", "identity", "identity/request", "internal/headers"}}},
+		{"internal/server", room{house: []string{root, "limit", "store", "rules", "identity", "identity/request", "internal/headers", "internal/unlimited"}}},
 		{"internal/proxy", room{house: []string{root, "identity", "rules", "httplimit", "internal/headers", "internal/pressure"}}},
 
 		{"internal/rls", room{
@@ -105,7 +106,8 @@ func rooms() []namedRoom {
 
 		{"cmd/tallygate", room{
 			house: []string{
-				root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/spelling", "internal/tlsfiles", "internal/envoyconfig", "internal/rls",
+				root, "limit", "identity", "identity/jwt", "identity/request", "store", "rules", "rules/yaml", "redisstore", "httplimit", "metrics",
+				"internal/headers", "internal/load", "internal/spelling", "internal/newest", "internal/tlsfiles", "internal/envoyconfig", "internal/rls", "internal/proxy",
 				"internal/admin", "internal/admin/api", "internal/admin/token", "internal/fleet",
 				"internal/rulestore", "internal/rulestore/feed", "internal/rulestore/file", "internal/rulestore/kept", "internal/rulestore/postgres", "internal/rulestore/remote", "internal/rulestore/sqlite",
 				"internal/server", "internal/sim", "internal/sim/scenario", "internal/sim/scenarios",
@@ -158,7 +160,7 @@ const (
 	maxFileLines     = 500   // of code
 	maxTestFileLines = 1_000 // of tests
 	maxRootLines     = 3_000 // of the root package's code
-	maxChain         = 7     // packages one below the other: cmd, server, library, pod, store, algorithm, limit
+	maxChain         = 8     // packages one below the other: cmd, proxy, httplimit, library, pod, store, algorithm, limit
 	maxOutside       = 3     // modules a package uses: Envoy's messages need gRPC, and both protobuf
 	maxDirect        = 26    // direct dependencies of the module
 )
