@@ -254,6 +254,8 @@ func TestWithoutVerdict(t *testing.T) {
 	}{
 		{"FLT-12 timeout", &tallygate.Error{Code: tallygate.CodeStoreTimeout, Err: errors.New("10.1.1.1")}, codes.Unavailable, true},
 		{"unavailable", &tallygate.Error{Code: tallygate.CodeStoreUnavailable}, codes.Unavailable, true},
+		{"overloaded", &tallygate.Error{Code: tallygate.CodeOverloaded}, codes.Unavailable, true},
+		{"not reservable", &tallygate.Error{Code: tallygate.CodeNotReservable}, codes.InvalidArgument, false},
 		{"closed", tallygate.ErrClosed, codes.Unavailable, false},
 		{"canceled", &tallygate.Error{Code: tallygate.CodeCanceled}, codes.Canceled, false},
 		{"missing identity", &tallygate.Error{Code: tallygate.CodeMissingIdentity}, codes.InvalidArgument, false},
