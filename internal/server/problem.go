@@ -146,7 +146,7 @@ func (s *Server) writeProblemAs(w http.ResponseWriter, status int, e *tallygate.
 	body := append(appendProblemAs(nil, status, e), '\n')
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) //nolint:gosec // problem+json, which no browser renders; the client is gone if this fails
+	_, _ = w.Write(body) // the client is gone if this fails
 }
 
 // within puts the name of what holds it before the field of an error, which is
