@@ -211,8 +211,8 @@ func (v *values) loadFlags(cmd *cobra.Command) error {
 	l := make(layer)
 	for _, s := range settings() {
 		flag := cmd.Flags().Lookup(s.name)
-		if flag == nil || !flag.Changed {
-			continue
+		if flag == nil || !flag.Changed || flag.Annotations[isSetting] == nil {
+			continue // a command may have a flag of its own by that name
 		}
 		if err := v.put(l, &s, flag.Value.String(), "--"+s.name); err != nil {
 			return err
@@ -278,6 +278,9 @@ func (v *values) where(name string) string {
 	return origin + ": " + strings.ReplaceAll(name, "-", "_")
 }
 
+// isSetting marks flags that are settings.
+const isSetting = "tallygate_setting"
+
 // addFlags adds the settings of a command as flags. Their defaults are shown, but
 // come from the layer of defaults.
 func addFlags(cmd *cobra.Command, of commands) {
@@ -288,6 +291,9 @@ func addFlags(cmd *cobra.Command, of commands) {
 			cmd.Flags().Bool(s.name, false, s.help)
 		default:
 			cmd.Flags().String(s.name, s.fallback, s.help)
+		}
+		if s.flag&of != 0 {
+			cmd.Flags().Lookup(s.name).Annotations = map[string][]string{isSetting: {}}
 		}
 	}
 }

@@ -72,7 +72,7 @@ func keyArgs(cmd *cobra.Command, args []string) error {
 // away says what to look at where nobody answered.
 func away(where string, err error) error {
 	if err != nil && (unreachable(err) || errors.Is(err, context.DeadlineExceeded)) {
-		return fmt.Errorf("%w; is a server or control plane running there? --control names another than %s", err, where)
+		return fmt.Errorf("%w; is a server or control plane running there? --control names another than %s", err, maskURL(where))
 	}
 	return err
 }

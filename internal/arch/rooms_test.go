@@ -30,11 +30,16 @@ func rooms() []namedRoom {
 		{"internal/load", room{outside: []string{"github.com/HdrHistogram/hdrhistogram-go"}}},
 		{"internal/algorithm", room{house: []string{"limit"}}},
 		{"internal/candidate", room{}},
+		{"internal/counters", room{}},
+		{"internal/names", room{}},
+		{"internal/newcomers", room{}},
+		{"internal/sampled", room{}},
 		{"internal/uplink", room{}},
 		{"internal/pressure", room{}},
 
 		// The contracts, and what stands on them alone.
 		{"store", room{house: []string{"limit", "internal/algorithm", "internal/keyed"}}},
+		{"internal/calls", room{house: []string{"store"}}},
 		{"internal/pod", room{house: []string{"limit", "store", "internal/keyed"}}},
 		{"internal/breaker", room{house: []string{"limit", "store"}}},
 		{"rules", room{house: []string{"limit", "identity", "internal/spelling"}}},
@@ -46,7 +51,7 @@ func rooms() []namedRoom {
 		{"redisstore", room{house: []string{"limit", "identity", "store", "internal/algorithm", "internal/breaker"}, outside: []string{"github.com/redis/rueidis"}}},
 
 		// The library. It compiles nothing of anybody else's.
-		{root, room{house: []string{"limit", "identity", "store", "rules", "internal/candidate", "internal/pod", "internal/reservation"}}},
+		{root, room{house: []string{"limit", "identity", "store", "rules", "internal/calls", "internal/candidate", "internal/counters", "internal/names", "internal/newcomers", "internal/pod", "internal/reservation", "internal/sampled"}}},
 
 		// The library in front of a handler and of a gRPC method. The second's modules are
 		// one family: grpc, its error details, and the protobuf they are made of.
@@ -106,8 +111,8 @@ func rooms() []namedRoom {
 
 		{"cmd/tallygate", room{
 			house: []string{
-				root, "limit", "identity", "identity/jwt", "identity/request", "store", "rules", "rules/yaml", "redisstore", "httplimit", "metrics",
-				"internal/headers", "internal/load", "internal/spelling", "internal/newest", "internal/tlsfiles", "internal/envoyconfig", "internal/rls", "internal/proxy",
+				root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/spelling", "internal/tlsfiles", "internal/envoyconfig", "internal/rls",
+				"httplimit", "identity/jwt", "identity/request", "internal/newest", "internal/proxy",
 				"internal/admin", "internal/admin/api", "internal/admin/token", "internal/fleet",
 				"internal/rulestore", "internal/rulestore/feed", "internal/rulestore/file", "internal/rulestore/kept", "internal/rulestore/postgres", "internal/rulestore/remote", "internal/rulestore/sqlite",
 				"internal/server", "internal/sim", "internal/sim/scenario", "internal/sim/scenarios",
