@@ -161,7 +161,7 @@ type StoreStats struct {
 	Timeouts, Unavailable, Refused int64
 	// TopUps are the calls that fetched a lease before the last one was used up.
 	TopUps int64
-	// ClockOffset is the store's clock less the pod's, as of the last answer;
+	// ClockOffset is the store's clock less [Config.Now], as of the last answer;
 	// ClockKnown says whether there was one.
 	ClockOffset time.Duration
 	ClockKnown  bool

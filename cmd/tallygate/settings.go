@@ -151,7 +151,7 @@ func askerSettings() []setting {
 // answerSettings are how it answers.
 func answerSettings() []setting {
 	return []setting{
-		{name: "max-inflight", fallback: "4096", flag: deciding, valid: wholeWithin(1, 1e6), help: "most checks under way; more get 503"},
+		{name: "max-inflight", fallback: "4096", flag: serving, valid: wholeWithin(1, 1e6), help: "most checks under way; more get 503"},
 		{name: "drain", fallback: "0s", flag: deciding, valid: durationWithin(0, 10*time.Minute), help: "how long to go on answering, not ready, before stopping"},
 		{name: "reset-style", fallback: "epoch", flag: deciding, valid: parses(headers.ParseReset), help: "X-RateLimit-Reset as epoch or seconds"},
 		{name: "ietf-headers", fallback: "draft-11", flag: deciding, valid: parses(headers.ParseIETF), help: "RateLimit fields: draft-11 or off"},

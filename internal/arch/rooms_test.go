@@ -26,6 +26,7 @@ func rooms() []namedRoom {
 		{"internal/keyed", room{}},
 		{"internal/headers", room{}},
 		{"internal/spelling", room{}},
+		{"internal/unlimited", room{}},
 		{"internal/load", room{outside: []string{"github.com/HdrHistogram/hdrhistogram-go"}}},
 		{"internal/algorithm", room{house: []string{"limit"}}},
 		{"internal/candidate", room{}},
@@ -54,8 +55,8 @@ func rooms() []namedRoom {
 
 		// The library in front of a handler and of a gRPC method. The second's modules are
 		// one family: grpc, its error details, and the protobuf they are made of.
-		{"httplimit", room{house: []string{root, "identity", "identity/request", "internal/headers"}}},
-		{"grpclimit", room{house: []string{root, "identity", "identity/request", "internal/headers"}, outside: []string{"google.golang.org"}}},
+		{"httplimit", room{house: []string{root, "identity", "identity/request", "internal/headers", "internal/unlimited"}}},
+		{"grpclimit", room{house: []string{root, "identity", "identity/request", "internal/headers", "internal/unlimited"}, outside: []string{"google.golang.org"}}},
 
 		// The figures, for who wants them.
 		{"metrics", room{house: []string{root}, outside: []string{"github.com/prometheus/client_golang"}}},
@@ -91,7 +92,7 @@ func rooms() []namedRoom {
 		{"internal/envoyconfig", room{house: []string{"limit", "rules", "internal/spelling", "internal/yamltree"}, outside: []string{"github.com/goccy/go-yaml"}}},
 
 		// The server.
-		{"internal/server", room{house: []string{root, "limit", "store", "rules", "identity", "identity/request", "internal/headers"}}},
+		{"internal/server", room{house: []string{root, "limit", "store", "rules", "identity", "identity/request", "internal/headers", "internal/unlimited"}}},
 		{"internal/proxy", room{house: []string{root, "identity", "rules", "httplimit", "internal/headers", "internal/pressure"}}},
 
 		{"internal/rls", room{
