@@ -47,7 +47,7 @@ func caddy(t testing.TB, s *setting) string {
 // behaviour is what gateways differ in.
 type behaviour struct {
 	start gateway
-	// away is the answer while Tallygate is.
+	// away is the answer while Tallygate is away.
 	away int
 	// spoof is the answer to a client that writes the gateway's own headers.
 	spoof int
