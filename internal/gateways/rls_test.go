@@ -126,12 +126,7 @@ func TestRLSOverTLS(t *testing.T) {
 func TestRLSOnASocket(t *testing.T) {
 	t.Parallel()
 	grpcurl, clientCmd := tool(t, "grpcurl", "clients"), tool(t, "client_cmd", "clients")
-	dir, err := os.MkdirTemp("", "uds") // the path of a socket has a bound
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "tallygate.sock")
+	socket := filepath.Join(t.TempDir(), "tallygate.sock")
 	p := rlsPod(t, "--grpc", "unix:"+socket, "--grpc-reflection")
 	if p.grpc != socket {
 		t.Errorf("it tells %s, want %s", p.grpc, socket)
