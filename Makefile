@@ -37,8 +37,9 @@ test-postgres: ## only the tests that start PostgreSQL
 	$(GO) test -race -shuffle=on -count=1 $$(scripts/packages-importing.sh internal/pgtest)
 
 .PHONY: test-gateways
-test-gateways: ## NGINX, HAProxy and Caddy, which is built first
-	scripts/install-gateways.sh caddy
+test-gateways: ## gateways and gRPC clients, of which it builds three
+	scripts/install-redis.sh
+	scripts/install-gateways.sh caddy clients
 	$(GO) test -count=1 ./internal/gateways
 
 .PHONY: bench

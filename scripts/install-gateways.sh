@@ -1,24 +1,52 @@
 #!/usr/bin/env bash
-# Installs the gateways that internal/gateways starts: NGINX and HAProxy from Debian, and,
-# if asked for ("install-gateways.sh caddy"), Caddy from its source: two minutes and
-# 80 MB, once, kept in ~/.cache/tallygate/bin. Services that the packages start by
-# themselves are stopped again.
+# Installs the gateways that internal/gateways starts: NGINX and HAProxy from Debian.
+# What else is named is built from source, once, into ~/.cache/tallygate/bin:
+#
+#   install-gateways.sh caddy     two minutes and 80 MB
+#   install-gateways.sh clients   grpcurl and envoyproxy/ratelimit's client: two minutes
+#                                 and 60 MB, more than twice that without a build cache
+#
+# Services that the packages start by themselves are stopped again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-if [ "${1:-}" = caddy ]; then
-  cache=${XDG_CACHE_HOME:-$HOME/.cache}/tallygate/bin
-  if [ ! -x "$cache/caddy" ] || [ tools/caddy/go.sum -nt "$cache/caddy" ]; then
-    echo "building caddy; this takes some minutes" >&2
-    GOBIN=$cache "${GO:-go}" install -C tools/caddy -trimpath github.com/caddyserver/caddy/v2/cmd/caddy
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/tallygate/bin
+
+# build MODULE PACKAGE... builds the programs of a module of tools, unless they are newer
+# than its go.sum.
+build() {
+  local module=$1 package old=()
+  shift
+  for package in "$@"; do
+    if [ ! -x "$cache/${package##*/}" ] || [ "tools/$module/go.sum" -nt "$cache/${package##*/}" ]; then
+      old+=("$package")
+    fi
+  done
+  if [ ${#old[@]} -gt 0 ]; then
+    echo "building ${old[*]##*/}; this takes some minutes" >&2
+    GOBIN=$cache "${GO:-go}" install -C "tools/$module" -trimpath "${old[@]}"
+    # go install leaves alone what has not changed.
+    touch "${old[@]/#*\//$cache/}"
   fi
-fi
+}
+
+for name in "$@"; do
+  case $name in
+    caddy) build caddy github.com/caddyserver/caddy/v2/cmd/caddy ;;
+    clients) build clients github.com/fullstorydev/grpcurl/cmd/grpcurl github.com/envoyproxy/ratelimit/src/client_cmd ;;
+    *)
+      echo "$name is neither caddy nor clients" >&2
+      exit 2
+      ;;
+  esac
+done
 
 # Servers lie in sbin, where a user's PATH may not lead.
 PATH=$PATH:/usr/sbin:/sbin
 missing=()
 command -v nginx >/dev/null || missing+=(nginx-light)
 command -v haproxy >/dev/null || missing+=(haproxy)
+command -v curl >/dev/null || missing+=(curl)
 if [ ${#missing[@]} -eq 0 ]; then
   exit 0
 fi

@@ -1,12 +1,16 @@
-// Package gateways tests the gateways that people run, as the pages in docs/gateways
-// set them up: the configurations that the tests start are the ones printed there.
-// It has tests only.
+// Package gateways tests the program as it is built with the gateways and clients that
+// people run, each as the pages in docs set it up: the configurations and flags that the
+// tests start are the ones printed there. It has tests only.
 //
 //	client ─► NGINX, HAProxy, Caddy ─► application
 //	                │
-//	                └─► GET /v1/ratelimit:forward
+//	                └─► GET /v1/ratelimit:forward    tallygate serve ─► Redis
+//	grpcurl, client_cmd ─► gRPC, curl ─► POST /json    tallygate serve
+//	client ─► tallygate proxy ─► application
 //
-// Gateways run as children of the test binary on private ports of 127.0.0.1. One that
-// is not installed is skipped, loudly; with CI=true in the environment its tests fail,
-// except Caddy's, whose build is too slow to ask for: scripts/install-gateways.sh.
+// TestMain builds tallygate; it, the gateways and the clients run as children of the test
+// binary on private ports of 127.0.0.1. What is not installed is skipped, loudly; with
+// CI=true in the environment its tests fail, except those of Caddy, grpcurl and
+// envoyproxy/ratelimit's client_cmd, whose builds are too slow to ask for:
+// scripts/install-gateways.sh.
 package gateways

@@ -1,14 +1,11 @@
 package gateways_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,13 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallygate/tallygate"
-	"github.com/tallygate/tallygate/identity"
-	"github.com/tallygate/tallygate/identity/request"
-	"github.com/tallygate/tallygate/internal/server"
-	"github.com/tallygate/tallygate/limit"
-	"github.com/tallygate/tallygate/rules"
-	"github.com/tallygate/tallygate/store"
+	"github.com/tallygate/tallygate/internal/redistest"
 )
 
 // need returns a gateway's program, or skips the test and says so; with CI=true in the
@@ -47,10 +38,10 @@ func need(t testing.TB, name, install string) string {
 	return ""
 }
 
-// snippets returns the blocks of one language in a page of docs/gateways.
+// snippets returns the blocks of one language in a page of docs.
 func snippets(t testing.TB, page, language string) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "gateways", page))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,83 +59,37 @@ func snippets(t testing.TB, page, language string) []string {
 	return found
 }
 
-// flaky is a store that can be away.
-type flaky struct {
-	store.Store
-	away atomic.Bool
-}
-
-func (f *flaky) Take(ctx context.Context, ops []store.Op) ([]store.Grant, error) {
-	if f.away.Load() {
-		return nil, &store.StoreError{Kind: store.Unavailable, Err: context.DeadlineExceeded}
-	}
-	return f.Store.Take(ctx, ops)
-}
-
-// setting is what a gateway stands between: Tallygate and an application.
+// setting is what a gateway stands between: Tallygate with its store, and an application.
 type setting struct {
-	tallygate, application string
-	store                  *flaky
-	// stop ends Tallygate.
-	stop func()
+	*pod
+	redis       *redistest.Server
+	application string
 	// reached counts the requests that came to the application.
 	reached atomic.Int64
 }
 
-// window allows n requests of a route by a key in a minute.
-func window(id, route, by string, n int64) rules.Rule {
-	return rules.Rule{
-		ID: id, Match: map[string]string{"route": route}, Identity: []string{by}, Counting: rules.CountingExact,
-		Algorithm: limit.SlidingLog, Numbers: rules.Numbers{Limit: n, WindowS: 60},
-	}
+// window is a rule that allows n requests of a route by a key in a minute.
+func window(id, route, by string, n int) string {
+	return fmt.Sprintf("  - {id: %s, match: {route: %q}, identity: [%s], algorithm: sliding_log, limit: %d, window_s: 60, counting: exact", id, route, by, n)
 }
 
-// start starts Tallygate and an application that shows what it got.
-func start(t testing.TB) *setting {
+// patient is a deadline of the store for tests of counts: 5 ms are soon over on a busy
+// machine, and an open rule then lets requests pass.
+const patient = "500ms"
+
+// open starts Tallygate as docs/api.md says for gateways, and an application that shows
+// what it got.
+func open(t testing.TB) *setting {
 	t.Helper()
-	closed := window("closed", "GET /closed", "ip", 100)
-	closed.FailMode = rules.FailClosed
-	set := rules.Set{Rules: []rules.Rule{
-		window("labels", "GET /v1/labels/{id}", "api_key", 3), window("login", "POST /login", "ip", 2),
-		window("plain", "GET /open", "ip", 100), closed,
-	}}
-	snapshot, problems := rules.Compile(nil, set, 1, time.Now())
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	s := &setting{store: &flaky{Store: store.NewMemoryStore(store.MemoryConfig{})}}
-	limiter, err := tallygate.New(tallygate.Config{Rules: tallygate.Fixed(snapshot), Store: s.store})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = limiter.Close() })
-	who, err := identity.NewResolver(identity.Config{
-		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
-		Sources:        map[string]string{"api_key": "header:X-Api-Key"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	routes, err := request.NewTemplates([]string{"GET /v1/labels/{id}", "POST /login", "GET /open", "GET /closed"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	service, err := server.New(server.Config{Limiter: limiter, Forward: &server.Forward{Identity: who, Route: routes.Route}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := listen(t, "127.0.0.1:0")
-	s.tallygate = l.Addr().String()
-	served := make(chan error, 1)
-	go func() { served <- service.Serve(context.WithoutCancel(t.Context()), l) }()
-	var stopped atomic.Bool
-	s.stop = func() {
-		if !stopped.Swap(true) {
-			_ = service.Close()
-			<-served
-		}
-	}
-	t.Cleanup(s.stop)
+	s := &setting{redis: redistest.Standalone(t)}
+	dir := t.TempDir()
+	write(t, dir, "routes.txt", snippets(t, "api.md", "text")[0]+"GET /open\nGET /closed\n")
+	// With the store away a window lets two seconds' worth of its limit through at once.
+	write(t, dir, "rules.yaml", "rules:\n"+window("labels", "GET /v1/labels/{id}", "api_key", 3)+"}\n"+
+		window("login", "POST /login", "ip", 2)+"}\n"+window("plain", "GET /open", "ip", 1000)+"}\n"+
+		window("closed", "GET /closed", "ip", 100)+", fail_mode: closed}\n")
+	args := append(documented(t, "api.md"), "--rules", "file:rules.yaml", "--store", "redis://"+s.redis.Addr, "--store-deadline", patient)
+	s.pod = start(t, dir, args...)
 	application := httptest.NewServer(http.HandlerFunc(s.show))
 	t.Cleanup(application.Close)
 	s.application = application.Listener.Addr().String()
@@ -159,92 +104,21 @@ func (s *setting) show(w http.ResponseWriter, r *http.Request) {
 	_ = r.Header.Write(w)
 }
 
-func listen(t testing.TB, addr string) net.Listener {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
 // port returns an address that was free a moment ago.
 func port(t testing.TB) string {
 	t.Helper()
-	l := listen(t, "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
 }
 
-// place puts the test's addresses in place of the printed ones. Each must be there: a
-// page that names others would be tested against nothing.
-func (s *setting) place(t testing.TB, text, front string) string {
-	t.Helper()
+// place puts the test's addresses in place of the printed ones.
+func (s *setting) place(text, front string) string {
 	_, number, _ := strings.Cut(front, ":")
-	for _, pair := range [][2]string{{"127.0.0.1:8080", s.tallygate}, {"127.0.0.1:8000", s.application}, {"8088", number}} {
-		if pair[1] != "" {
-			text = strings.ReplaceAll(text, pair[0], pair[1])
-		}
-	}
-	return text
-}
-
-// run starts a gateway and waits until it listens at addr.
-func run(t testing.TB, dir, addr, program string, args ...string) {
-	t.Helper()
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
-	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
-	cmd.SysProcAttr = dieWithParent()
-	started, done := make(chan error, 1), make(chan struct{})
-	go func() {
-		runtime.LockOSThread() // the child dies with the thread that forked it
-		defer close(done)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(os.Interrupt)
-		select {
-		case <-done:
-		case <-time.After(5 * time.Second):
-			_ = cmd.Process.Kill()
-			<-done
-		}
-		_ = log.Close()
-		if t.Failed() {
-			text, _ := os.ReadFile(filepath.Join(dir, "log"))
-			t.Logf("%s said:\n%s", program, text)
-		}
-	})
-	deadline := time.Now().Add(20 * time.Second)
-	for tick := time.NewTicker(5 * time.Millisecond); ; <-tick.C {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
-		if err == nil {
-			_ = conn.Close()
-			tick.Stop()
-			return
-		}
-		select {
-		case <-done:
-			err = errors.New("it ended")
-		default:
-		}
-		if time.Now().After(deadline) || err.Error() == "it ended" {
-			tick.Stop()
-			t.Fatalf("%s does not listen: %v", program, err)
-		}
-	}
+	return strings.NewReplacer("127.0.0.1:8080", s.http, "127.0.0.1:8000", s.application, "8088", number).Replace(text)
 }
 
 // reply is what a client got.
