@@ -21,7 +21,7 @@ func (m *Main) auditCommand(env []string) *cobra.Command {
 	flags.StringArray("key", nil, "only changes of this key; again for each of its values")
 	flags.String("by", "", "only changes by this person or token")
 	flags.String("action", "", "only this action, such as put, canary, override")
-	flags.Duration("since", 0, "only the last so long, such as 24h")
+	addDays(cmd, "since", "only the last so long, such as 24h or 7d")
 	flags.Int("limit", rulestore.DefaultPage, "most lines, 1 to 1000")
 	return cmd
 }

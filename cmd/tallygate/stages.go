@@ -10,11 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallygate/tallygate/internal/rulestore"
+	"github.com/tallygate/tallygate/rules"
 )
 
 // stageCommands are the subcommands of rules that move one rule, or its candidate.
 func (m *Main) stageCommands(env []string) []*cobra.Command {
 	shadow := m.stageCommand(env, "shadow ID", "Set a rule's mode to shadow: evaluated and counted, never enforced", rulestore.ActionShadow)
+	shadow.Flags().Bool("yes", false, "do not ask")
 	enforce := m.stageCommand(env, "enforce ID", "Set a rule's mode to enforce", rulestore.ActionEnforce)
 	canary := m.stageCommand(env, "canary ID PERCENT", "Have a part of the pods enforce a rule's candidate; 0 goes back to shadow", rulestore.ActionCanary)
 	promote := m.stageCommand(env, "promote ID", "Make a rule's candidate the live rule", rulestore.ActionPromote)
@@ -59,12 +61,35 @@ func move(cmd *cobra.Command, store *ruleStore, change rulestore.Change) error {
 		return err
 	}
 	change.IfMatch = r.Version
+	if change.Action == rulestore.ActionCanary && stands(r.Candidate, change.Percent) {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "the candidate of rule %s is at %s already, at version %d: nothing was changed\n", r.ID, stageOf(r.Candidate), r.Version)
+		return err
+	}
+	if change.Action == rulestore.ActionShadow && modeOf(r.Live) == rules.ModeEnforce {
+		if err := confirm(cmd, stopEnforcing(&r)); err != nil {
+			return err
+		}
+	}
 	now, err := moved(cmd, store, &r, change)
 	if err != nil {
 		return raced(err)
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "rule %s is at version %d: mode %s, candidate %s\n", now.ID, now.Version, modeOf(now.Live), stageOf(now.Candidate))
 	return err
+}
+
+// stands reports whether a candidate is at a percentage; 0 is stage shadow.
+func stands(c rulestore.Candidate, percent int) bool {
+	return c.Stage == rulestore.StageShadow && percent == 0 || c.Stage == rulestore.StageCanary && percent > 0 && c.Percent == percent
+}
+
+// stopEnforcing asks what somebody may not have meant who has a candidate in mind.
+func stopEnforcing(r *rulestore.Rule) string {
+	question := "Stop enforcing rule " + r.ID + "?"
+	if r.Candidate.Body != nil {
+		question += " Its candidate is moved by canary " + r.ID + " 0"
+	}
+	return question
 }
 
 // moved makes the change and returns the rule after it. Whether a candidate may be
