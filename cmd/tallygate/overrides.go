@@ -18,6 +18,7 @@ func (m *Main) overridesCommand(env []string) *cobra.Command {
 	group := &cobra.Command{Use: "overrides", Short: "Other numbers for single keys", Args: noArgs, RunE: help}
 	list := m.recordCommand(env, "list", "List the overrides", listOverrides)
 	list.Flags().String("rule", "", "only those of this rule")
+	completeRuleFlag(list, rulesOfSettings(env))
 	add := m.recordCommand(env, "add", "Give a key other numbers than its rule's, or change them", m.addOverride)
 	add.Long = "Give a key other numbers than its rule's, or change them. Numbers of a new override that are not given\n" +
 		"are the rule's; of one that is there already everything stays that no flag names: numbers, end, reason,\n" +
@@ -31,7 +32,7 @@ func (m *Main) overridesCommand(env []string) *cobra.Command {
 	for _, cmd := range []*cobra.Command{add, remove} {
 		cmd.Flags().String("rule", "", "rule that the override is of")
 		cmd.Flags().StringArray("key", nil, "key as it comes in; again for each value of a rule that counts by several")
-		_ = cmd.RegisterFlagCompletionFunc("rule", m.completeRules(env)) // the flag is there
+		completeRuleFlag(cmd, rulesOfSettings(env))
 		addAuthor(cmd)
 	}
 	group.AddCommand(list, add, remove)
