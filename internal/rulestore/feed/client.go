@@ -231,7 +231,7 @@ func (c *Client) Wait(ctx context.Context, since int64) error {
 			return ctx.Err()
 		case err != nil:
 			if failures == 0 {
-				c.cfg.Log.Warn("the control plane does not answer; trying on", "error", err)
+				c.cfg.Log.Warn(awayText(err), "error", err)
 			}
 			failures++
 			sleep(ctx, jitter(min(retryAfter<<min(failures-1, 10), retryMost)))
@@ -250,6 +250,16 @@ func (c *Client) Wait(ctx context.Context, since int64) error {
 			sleep(ctx, jitter(hasty))
 		}
 	}
+}
+
+// awayText says what an error means to who reads the log: one that is refused has to
+// be let in, and waiting mends nothing.
+func awayText(err error) string {
+	e, ok := errors.AsType[*uplink.StatusError](err)
+	if ok && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden) {
+		return "the control plane refuses this pod: it needs a token of role pod (token-file); trying on"
+	}
+	return "the control plane does not answer; trying on"
 }
 
 // take returns the kept answer if it fits and is fresh, once.
