@@ -39,6 +39,7 @@ func (m *Main) applyCommand(env []string) *cobra.Command {
 	flags.Bool("dry-run", false, "only show what would change, and whether the database would take it")
 	flags.Bool("prune", false, "also delete what the file does not have")
 	flags.String("stage", "full", "full puts changed rules into force, shadow stands them beside the live ones as candidates")
+	completeWords(cmd, "stage", "full", "shadow")
 	return cmd
 }
 

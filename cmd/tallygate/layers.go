@@ -65,8 +65,12 @@ func load(cmd *cobra.Command, env []string) (*values, error) {
 
 // put takes over one value of a layer after checking it.
 func (v *values) put(l layer, s *setting, value, origin string) error {
-	if s.valid != nil {
-		if err := s.valid(value); err != nil {
+	valid := s.valid
+	if s.words != nil {
+		valid = oneOf(s.words...)
+	}
+	if valid != nil {
+		if err := valid(value); err != nil {
 			return usagef("%s: %w", origin, err)
 		}
 	}
@@ -206,12 +210,16 @@ func serviceLink(name string) bool {
 	return regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`).MatchString(name)
 }
 
+// ofSettings marks the flags that addFlags made. A command may have a flag of its own
+// by the name of a setting: --cost of check is no setting of the proxy.
+const ofSettings = "setting"
+
 // loadFlags reads the flags that were given.
 func (v *values) loadFlags(cmd *cobra.Command) error {
 	l := make(layer)
 	for _, s := range settings() {
 		flag := cmd.Flags().Lookup(s.name)
-		if flag == nil || !flag.Changed {
+		if flag == nil || !flag.Changed || flag.Annotations[ofSettings] == nil {
 			continue
 		}
 		if err := v.put(l, &s, flag.Value.String(), "--"+s.name); err != nil {
@@ -284,10 +292,15 @@ func addFlags(cmd *cobra.Command, of commands) {
 	for _, s := range settings() {
 		switch {
 		case s.flag&of == 0:
+			continue
 		case s.toggle:
 			cmd.Flags().Bool(s.name, false, s.help)
 		default:
 			cmd.Flags().String(s.name, s.fallback, s.help)
+		}
+		_ = cmd.Flags().SetAnnotation(s.name, ofSettings, []string{s.key()}) // the flag is there
+		if s.words != nil {
+			completeWords(cmd, s.name, s.words...)
 		}
 	}
 }

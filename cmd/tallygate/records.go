@@ -64,12 +64,19 @@ func (m *Main) onStore(cmd *cobra.Command, env []string, there bool, run func(*r
 	if path, ok := strings.CutPrefix(where, sqliteScheme); ok && there && missing(path) {
 		return fmt.Errorf("there is no database %s (--rules names another)", path)
 	}
+	what := "server or control plane"
+	if strings.HasPrefix(where, "postgres") {
+		what = "database"
+	}
 	store, err := openBook(cmd.Context(), v, m.now)
 	if err != nil {
-		return fmt.Errorf("rules: %w", err)
+		return away(fmt.Errorf("rules: %w", err), what, "--rules", where)
 	}
 	defer func() { err = errors.Join(err, store.close()) }()
-	return run(store)
+	if err = run(store); strings.HasPrefix(where, sqliteScheme) {
+		return err
+	}
+	return away(advised(err), what, "--rules", where)
 }
 
 // record is a rule as list and get show it in JSON.
