@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -16,8 +15,14 @@ var (
 	plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// yamlWords are texts that some reader of YAML takes for something else.
-var yamlWords = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"}
+// yamlWord reports whether some reader of YAML takes a text for something else.
+func yamlWord(text string) bool {
+	switch strings.ToLower(text) {
+	case "true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf":
+		return true
+	}
+	return false
+}
 
 // writeRules writes a rules file as a person would: a line a field, short values in
 // one line. Encoders of YAML do not quote what the reader of rules would take for
@@ -118,7 +123,7 @@ func flowOf(d *json.Decoder, object bool) (string, error) {
 
 // quoted is a text, in quotes unless it is one without.
 func quoted(text string, plain *regexp.Regexp) (string, error) {
-	if plain.MatchString(text) && !slices.Contains(yamlWords, strings.ToLower(text)) {
+	if plain.MatchString(text) && !yamlWord(text) {
 		return text, nil
 	}
 	var b bytes.Buffer

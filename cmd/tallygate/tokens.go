@@ -22,8 +22,8 @@ func tokenCommand() *cobra.Command {
 			"-o token writes the token alone to stdout, for a file, and the line to stderr.",
 		Example: "  tallygate token new --name ci --role editor --domain public-api\n" +
 			"  tallygate token new --name fleet --role pod -o token > pod-token 2>> tokens.yaml",
-		Args:    noArgs,
-		RunE:    newToken,
+		Args: noArgs,
+		RunE: newToken,
 	}
 	fresh.Flags().String("name", "", "who has it, as the audit shows it")
 	fresh.Flags().String("role", "", "viewer, editor, admin, pod or check")

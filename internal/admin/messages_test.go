@@ -66,14 +66,13 @@ func TestPods_elsewhere(t *testing.T) {
 	const where = "it follows the control plane at https://control:8090; ask there"
 	for _, tt := range []struct{ plane, want string }{{"https://control:8090", where}, {"", "nobody reports to this process"}} {
 		r := start(t, func(c *admin.Config) { c.Fleet, c.ControlPlane = nil, tt.plane })
-		p := ptr(r.ask(t, "GET", "/v1/pods", "")).problem(t)
+		got := r.ask(t, "GET", "/v1/pods", "")
+		p := got.problem(t)
 		if p.Code != api.NotFound || !strings.HasSuffix(p.Detail, tt.want) {
 			t.Errorf("%q: got %s", tt.plane, p.Detail)
 		}
 	}
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // Who says where they are is not told where they are.
 func TestWho_namesAPlaceOnce(t *testing.T) {
