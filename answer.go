@@ -102,7 +102,7 @@ func (v *Verdict) conclude() {
 	for i := range v.Entries {
 		e := &v.Entries[i]
 		switch {
-		case e.Shadow, e.reports:
+		case !e.Enforced():
 		case !e.Allow:
 			if v.Allow || e.wait() > v.Entries[strictest].wait() {
 				v.Allow, strictest = false, i

@@ -45,8 +45,8 @@ func TestTooManyRulesMatch(t *testing.T) {
 	}
 	fake := &fakeStore{}
 	mustFail(t, withStore(t, newClock(), fake, set), tallygate.Check{Attributes: map[string]string{"api_key": "k"}}, tallygate.CodeBadRequest)
-	if fake.calls != 0 {
-		t.Errorf("%d store calls", fake.calls)
+	if calls, _ := fake.asked(); calls != 0 {
+		t.Errorf("%d store calls", calls)
 	}
 }
 

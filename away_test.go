@@ -168,7 +168,8 @@ func TestOps_failMode(t *testing.T) {
 		replicas int
 	}
 	got := map[string]said{}
-	for _, op := range fake.ops {
+	_, ops := fake.asked()
+	for _, op := range ops {
 		got[op.Bucket.Rule] = said{op.Closed, op.Replicas}
 	}
 	want := map[string]said{"open": {}, "closed": {true, 2}, "shadow": {}, "async": {true, 0}}

@@ -23,8 +23,8 @@ type Config struct {
 	// LocalEntries bounds the buckets this pod remembers leases and denials of; a
 	// bucket beyond it is asked of the store each time. 0 means 100,000.
 	LocalEntries int
-	// Now is the pod's clock, by which overrides end; counting uses the store's.
-	// Nil means time.Now.
+	// Now is the clock by which overrides end, so that of who writes them; counting
+	// uses the store's. Nil means time.Now.
 	Now func() time.Time
 	// Pod is this pod's id among all pods: it decides whether the pod enforces a
 	// candidate in stage canary. Pods with the same id, such as none, do alike.

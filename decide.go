@@ -83,10 +83,7 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 	} else {
 		s.grants, err = l.direct(ctx, s.grants[:0], s.ops)
 	}
-	if err == nil && len(s.grants) != len(s.ops) {
-		err = shortAnswer(len(s.grants), len(s.ops))
-	}
-	if err == nil {
+	if err = pod.Short(s.ops, s.grants, err); err == nil {
 		s.answer(v)
 		// Try: of a rule with a candidate the version that is not in force is asked as
 		// well, in the time that is left. It changes nothing of the verdict.
@@ -99,10 +96,10 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 	return l.away(s, v, now, err)
 }
 
-// away decides without the store, which did not answer. The cause is logged here, since
-// no answer shows it to the caller.
+// away decides without the store, which did not answer. The cause is logged, since no
+// answer shows it to the caller.
 func (l *Limiter) away(s *scratch, v *Verdict, now time.Time, err error) error {
-	l.log.storeAway(now, err)
+	l.log.StoreAway(now, err)
 
 	// Closed wins over open: a rule that fails closed, and has nothing that lets the
 	// check pass, ends it. Then what this pod has must do, for all buckets or none.

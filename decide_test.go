@@ -97,8 +97,8 @@ func TestKEY04(t *testing.T) {
 	fake := &fakeStore{}
 	refusing := withStore(t, newClock(), fake, rules.Set{Rules: []rules.Rule{bucket("r", 1, 3600, 5)}})
 	mustFail(t, refusing, ask("r", strings.Repeat("k", 1<<20), 1), tallygate.CodeTooLarge)
-	if fake.calls != 0 {
-		t.Errorf("%d store calls for a key of 1 MiB", fake.calls)
+	if calls, _ := fake.asked(); calls != 0 {
+		t.Errorf("%d store calls for a key of 1 MiB", calls)
 	}
 	l := limiter(t, newClock(), bucket("r", 1, 3600, 5))
 	long := strings.Repeat("k", 4095)
@@ -375,8 +375,8 @@ func TestTightest(t *testing.T) {
 			if v.Tightest != test.tightest || v.DeniedBy != test.deniedBy || v.RetryMS != test.retryMS || v.Allow != (test.deniedBy == "") {
 				t.Errorf("%+v, want %+v", v, test)
 			}
-			if fake.calls != 1 || len(fake.ops) != 3 {
-				t.Errorf("%d calls of %d ops, want one of 3", fake.calls, len(fake.ops))
+			if calls, ops := fake.asked(); calls != 1 || len(ops) != 3 {
+				t.Errorf("%d calls of %d ops, want one of 3", calls, len(ops))
 			}
 		})
 	}

@@ -73,6 +73,10 @@ type entry struct {
 // none is the op of an entry that is not counted.
 const none = -1
 
+// asks reports whether the entry is part of one of the check's ops, and not of one that
+// gives back: those are a list of their own.
+func (e *entry) asks() bool { return e.op != none && e.back == 0 }
+
 // maxEntries is the largest number of entries of a check: each may be an op.
 const maxEntries = store.MaxOps
 
@@ -237,7 +241,7 @@ func (s *scratch) insist() {
 	}
 	for i := range s.entries {
 		e := &s.entries[i]
-		if e.op == none || e.back > 0 || !e.failsClosed() {
+		if !e.asks() || !e.failsClosed() {
 			continue
 		}
 		s.instead[e.op] = pod.Instead{Milli: e.inForce.ClosedAllowance(), Pass: e.inForce.ClosedAllow(cmp.Or(e.raw, e.key))}
@@ -247,8 +251,8 @@ func (s *scratch) insist() {
 // ruleOf returns the id of the rule that an op counts.
 func (s *scratch) ruleOf(op int) string {
 	for i := range s.entries {
-		if e := &s.entries[i]; e.op == op && e.back == 0 {
-			return s.entries[i].rule.ID()
+		if e := &s.entries[i]; e.asks() && e.op == op {
+			return e.rule.ID()
 		}
 	}
 	return ""
@@ -276,7 +280,7 @@ func termsOf(rule *rules.Compiled) pod.Terms {
 // bucket returns the op of an earlier entry with the bucket of entry i, or none.
 func (s *scratch) bucket(i int) int {
 	for j := range i {
-		if e := &s.entries[j]; e.op != none && e.back == 0 && e.rule == s.entries[i].rule && e.key == s.entries[i].key {
+		if e := &s.entries[j]; e.asks() && s.sameBucket(j, i) {
 			return e.op
 		}
 	}

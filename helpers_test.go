@@ -2,6 +2,8 @@ package tallygate_test
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -127,12 +129,23 @@ func mustFail(t testing.TB, l *tallygate.Limiter, c tallygate.Check, code tallyg
 type fakeStore struct {
 	err    error
 	grants []store.Grant
-	calls  int
-	ops    []store.Op
+
+	mu    sync.Mutex // guards what follows: a pod asks by itself as well
+	calls int
+	ops   []store.Op
 }
 
 func (f *fakeStore) Take(_ context.Context, ops []store.Op) ([]store.Grant, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.calls++
-	f.ops = append([]store.Op(nil), ops...)
+	f.ops = slices.Clone(ops)
 	return f.grants, f.err
+}
+
+// asked returns how many calls there were, and the ops of the last one.
+func (f *fakeStore) asked() (calls int, ops []store.Op) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls, f.ops
 }

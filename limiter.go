@@ -2,29 +2,30 @@ package tallygate
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/calls"
 	"github.com/tallygate/tallygate/internal/candidate"
 	"github.com/tallygate/tallygate/internal/pod"
 	"github.com/tallygate/tallygate/internal/reservation"
+	"github.com/tallygate/tallygate/internal/sampled"
 	"github.com/tallygate/tallygate/store"
 )
 
 // Limiter decides checks. Create it with [New]; it is safe for concurrent use.
 type Limiter struct {
 	rules   Snapshots
-	store   counts
+	store   front
+	known   knower
 	behind  store.Store // the store itself, behind what the pod holds
 	now     func() time.Time
 	scratch sync.Pool
 	closed  atomic.Bool
-	log     sampled
+	log     *sampled.Log
 	meter   *meter
-	calls   storeCalls
+	calls   calls.Calls
 	// table is the store's table of buckets; nil unless it is in this process.
 	table memoryTable
 	// health is the store's; nil where it knows nothing of it.
@@ -53,26 +54,37 @@ func New(config Config) (*Limiter, error) {
 	l := &Limiter{
 		rules: config.Rules,
 		now:   config.Now,
-		log:   sampled{log: config.Log},
+		log:   sampled.New(config.Log),
 		meter: newMeter(config.Rules.Snapshot(), config.Now()),
 
-		place:    placeOf(config.Pod),
+		place:    candidate.PlaceOf(config.Pod),
 		deadline: config.Deadline,
 		tally:    candidate.NewTally(),
 		showKey:  config.ShowKey,
 		sealer:   sealer,
 	}
-	l.scratch.New = func() any { return &scratch{stripe: l.meter.next(), known: l.knower()} }
+	l.scratch.New = func() any { return &scratch{stripe: l.meter.counters.Next(), known: l.known} }
 	l.table, _ = config.Store.(memoryTable)
 	l.health, _ = config.Store.(store.Healther)
 	if memory, ok := config.Store.(store.Appender); ok {
-		l.store, l.behind = inProcess{memory}, config.Store
+		near := pod.NewInProcess(memory)
+		l.store, l.known, l.behind = near, near, config.Store
 		return l, nil
 	}
-	l.behind = &observed{store: config.Store, now: config.Now, calls: &l.calls}
+	l.behind = l.calls.Of(config.Store, config.Now)
 	l.pod = pod.NewRunner(l.behind, config.LocalEntries, config.Deadline)
-	l.store = l.pod
+	l.store, l.known = l.pod, l.pod
 	return l, nil
+}
+
+// front is what stands in front of the store: a pod, or next to nothing where the
+// store is in this process. It has a method for each thing that a check asks.
+type front interface {
+	AppendTake(ctx context.Context, dst []store.Grant, ops []store.Op, terms []pod.Terms) ([]store.Grant, error)
+	// AppendAway answers in place of a store that did not. closed is the op that is
+	// refused without an answer, or pod.NoneClosed.
+	AppendAway(dst []store.Grant, ops []store.Op, terms []pod.Terms, rules []pod.Instead, err error) (grants []store.Grant, closed int)
+	GiveBack(ctx context.Context, dst []store.Grant, ops []store.Op, terms []pod.Terms) ([]store.Grant, error)
 }
 
 // SetPods says how many pods ask the same store, this one included: leases are
@@ -112,56 +124,4 @@ func (l *Limiter) usable(ctx context.Context) error {
 		return &Error{Code: CodeCanceled, Message: "the check was canceled", Err: context.Cause(ctx)}
 	}
 	return nil
-}
-
-// counts is where the buckets are: a store in this process, or a pod in front of
-// one that is not.
-type counts interface {
-	AppendTake(ctx context.Context, dst []store.Grant, ops []store.Op, terms []pod.Terms) ([]store.Grant, error)
-	// AppendAway answers in place of a store that did not. closed is the op that is
-	// refused without an answer, or pod.NoneClosed.
-	AppendAway(dst []store.Grant, ops []store.Op, terms []pod.Terms, rules []pod.Instead, err error) (grants []store.Grant, closed int)
-}
-
-// inProcess is a store as near as a lease would be: it is asked about everything.
-type inProcess struct{ store.Appender }
-
-func (s inProcess) AppendTake(ctx context.Context, dst []store.Grant, ops []store.Op, _ []pod.Terms) ([]store.Grant, error) {
-	return s.Appender.AppendTake(ctx, dst, ops)
-}
-
-// AppendAway counts nothing: this store does not answer only where the caller has
-// left, or where its table is full of rules.
-func (s inProcess) AppendAway(dst []store.Grant, _ []store.Op, _ []pod.Terms, rules []pod.Instead, _ error) ([]store.Grant, int) {
-	for i := range rules {
-		if rules[i].Milli == 0 && !rules[i].Pass {
-			return dst, i
-		}
-	}
-	return dst, pod.NoneClosed
-}
-
-// shortAnswer is the error of a store that broke its contract.
-func shortAnswer(grants, ops int) error {
-	return &store.StoreError{
-		Kind: store.Refused, Sent: true,
-		Err: fmt.Errorf("%d grants for %d ops", grants, ops),
-	}
-}
-
-// sampled logs at most once a second: a store that is away fails every check.
-type sampled struct {
-	log  *slog.Logger
-	next atomic.Int64
-	// kept counts what was not logged since the last line.
-	kept atomic.Int64
-}
-
-func (s *sampled) storeAway(now time.Time, err error) {
-	next, nowMS := s.next.Load(), now.UnixMilli()
-	if nowMS < next || !s.next.CompareAndSwap(next, nowMS+1000) {
-		s.kept.Add(1)
-		return
-	}
-	s.log.Warn("the store did not answer a check", "error", err, "unlogged", s.kept.Swap(0))
 }

@@ -2,48 +2,38 @@ package tallygate
 
 import (
 	"errors"
-	"maps"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tallygate/tallygate/identity"
+	"github.com/tallygate/tallygate/internal/counters"
+	"github.com/tallygate/tallygate/internal/names"
+	"github.com/tallygate/tallygate/internal/newcomers"
 	"github.com/tallygate/tallygate/internal/reservation"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/store"
 )
 
-// Bounds of what is counted by name, so that no client and no feed of rules can
-// make the figures grow without end.
-const (
-	// maxNames is the number of rules, and of routes, counted by name; later ones
-	// are counted together as [Other].
-	maxNames = 1000
-	// maxRouteBytes is the longest route counted by name.
-	maxRouteBytes = 256
-	// maxStripes bounds the copies of all counters, of which each processor adds
-	// to its own.
-	maxStripes = 16
-)
+// maxNames is the number of rules, and of routes, counted by name, so that no client
+// and no feed of rules can make the figures grow without end; later ones are counted
+// together as [Other].
+const maxNames = 1000
+
+// noRoute is the number of [NoRoute]; that of [Other] is names.Rest.
+const noRoute = 1
 
 // routeAttribute is the attribute that names a request's route template.
 const routeAttribute = "route"
 
-// meter counts how checks end. One lock a check guards plain counters, in one of
-// several copies (stripes), so that processors do not wait for one another; no
-// counter is an atomic of its own, of which a check of two rules would need eight.
-// All figures are sums over the stripes.
+// meter counts how checks end.
 type meter struct {
-	stripes []*stripe
-	turn    atomic.Uint32
-	rules   names
-	routes  names
-	current atomic.Pointer[view]
-	viewing sync.Mutex // held while the view changes
+	counters *counters.Counters
+	rules    *names.Names
+	routes   *names.Names
+	current  atomic.Pointer[view]
+	viewing  sync.Mutex // held while the view changes
 }
 
 // view is how the meter numbers the rules of a snapshot, by their ordinals.
@@ -51,51 +41,19 @@ type view struct {
 	snapshot *rules.Snapshot
 	numbers  []int
 	since    time.Time
-	// newcomers are what lets new keys in, by ordinal.
-	newcomers []*newcomers
-}
-
-// stripe is one copy of the counters. Pairs are of allowed and denied.
-type stripe struct {
-	mu     sync.Mutex // guards all of it
-	checks [2][sourceCount]int64
-	routes [][2]int64
-	rules  []*ruleCells // by number
-	errors map[Code]int64
-	// degraded counts by timeout and unavailable.
-	degraded [2]int64
-	_        [64]byte // a neighbour's lock is in another cache line
-}
-
-// ruleCells are the counters of one rule.
-type ruleCells struct {
-	entries                             [outcomeCount][sourceCount]int64
-	spent, denied, failOpen, failClosed int64
-	// trials are what the rule and its candidate said, by 1 for a denial.
-	trials [2][2]int64
-	// newKeys are the entries that new keys beyond the rule's bound counted together.
-	newKeys      int64
-	reservations [reservation.Outcomes]int64
+	// gates are what lets new keys in, by ordinal.
+	gates []*newcomers.Gate
 }
 
 func newMeter(snapshot *rules.Snapshot, now time.Time) *meter {
-	n := 1
-	for n < maxStripes && n < runtime.GOMAXPROCS(0) {
-		n *= 2
+	m := &meter{
+		counters: counters.New(runtime.GOMAXPROCS(0)),
+		rules:    names.New(maxNames, Other),
+		routes:   names.New(maxNames, Other, NoRoute),
 	}
-	m := &meter{stripes: make([]*stripe, n)}
-	for i := range m.stripes {
-		m.stripes[i] = &stripe{errors: map[Code]int64{}}
-	}
-	m.rules.reserve(Other)
-	m.routes.reserve(Other, NoRoute)
 	m.viewOf(snapshot, now)
 	return m
 }
-
-// next is the stripe of a new scratch: the pool keeps a scratch with a processor,
-// so nearly every processor has a stripe to itself.
-func (m *meter) next() uint32 { return m.turn.Add(1) }
 
 // viewOf returns how the rules of a snapshot are numbered.
 func (m *meter) viewOf(snapshot *rules.Snapshot, now time.Time) *view {
@@ -113,10 +71,12 @@ func (m *meter) viewOf(snapshot *rules.Snapshot, now time.Time) *view {
 	for i, r := range list {
 		ids[i] = r.ID()
 	}
-	v := &view{snapshot: snapshot, numbers: m.rules.add(ids...), since: now, newcomers: newcomersOf(last, list)}
+	v := &view{snapshot: snapshot, numbers: m.rules.Add(ids...), since: now, gates: gatesOf(last, list)}
 	for i, r := range list {
 		if t := r.Trial(); t != nil {
-			m.rules.alias(t.Rule.BucketRule(), v.numbers[i])
+			// The candidate's buckets have a name of their own; their figures are the
+			// rule's, also after the trial.
+			m.rules.Alias(t.Rule.BucketRule(), v.numbers[i])
 		}
 	}
 	// A check that began with the snapshot before must not bring it back.
@@ -126,24 +86,12 @@ func (m *meter) viewOf(snapshot *rules.Snapshot, now time.Time) *view {
 	return v
 }
 
-// lock returns a locked stripe: the wanted one, or one that nobody uses.
-func (m *meter) lock(wanted uint32) *stripe {
-	mask := uint32(len(m.stripes) - 1)
-	if t := m.stripes[wanted&mask]; t.mu.TryLock() {
-		return t
+// number is the number of a rule: that of all others for a caller's own.
+func (v *view) number(rule *rules.Compiled) int {
+	if rule.Ordinal() < 0 {
+		return names.Rest
 	}
-	return m.lockOther(wanted, mask)
-}
-
-func (m *meter) lockOther(wanted, mask uint32) *stripe {
-	for i := range uint32(len(m.stripes)) {
-		if t := m.stripes[(wanted+i)&mask]; t.mu.TryLock() {
-			return t
-		}
-	}
-	t := m.stripes[wanted&mask]
-	t.mu.Lock()
-	return t
+	return v.numbers[rule.Ordinal()]
 }
 
 // count counts a check that has ended with a verdict, or with an error.
@@ -152,54 +100,50 @@ func (m *meter) count(s *scratch, check *Check, v *Verdict, err error) {
 		m.failed(s, err)
 		return
 	}
-	route := m.route(s, check)
-	t := m.lock(s.stripe)
-	verdict := 0
-	if !v.Allow {
-		verdict = 1
+	route, denied := m.route(s, check), counters.Denied(!v.Allow)
+	t := m.counters.Lock(s.stripe)
+	t.Checks[denied][s.countEntries(t, v)]++
+	t.Route(route)[denied]++
+	switch v.Degraded {
+	case DegradedTimeout:
+		t.Timeout++
+	case DegradedUnavailable:
+		t.Unavailable++
 	}
-	t.checks[verdict][t.entries(s, v)]++
-	if route >= len(t.routes) {
-		t.routes = grow(t.routes, route+1)
-	}
-	t.routes[route][verdict]++
-	if v.Degraded != "" {
-		t.degrade(v.Degraded)
-	}
-	t.mu.Unlock()
+	t.Unlock()
 }
 
-// entries counts the entries of a verdict, and returns the source of the check:
+// countEntries counts the entries of a verdict, and returns the source of the check:
 // of a denial the entry's that denied, else the furthest that was asked.
-func (t *stripe) entries(s *scratch, v *Verdict) (from int) {
+func (s *scratch) countEntries(t *counters.Stripe, v *Verdict) (from int) {
 	denier, furthest := none, 0
 	for i := range v.Entries {
 		e, asked := &v.Entries[i], &s.entries[i]
-		c := t.rule(s.view.number(asked.rule))
-		source, outcome := e.Source.index(), outcomeAllow
+		c := t.Rule(s.view.number(asked.rule))
+		source, outcome := e.Source.index(), counters.Allow
 		furthest = max(furthest, source)
 		if asked.raw != "" && asked.key == identity.OverflowKey {
-			c.newKeys++
+			c.NewKeys++
 		}
 		switch {
 		case !e.Allow && e.Shadow:
-			outcome = outcomeShadowDeny
+			outcome = counters.ShadowDeny
 		case !e.Allow:
-			outcome = outcomeDeny
+			outcome = counters.Deny
 			if denier == none && e.Rule == v.DeniedBy {
 				denier = source
-				c.denied++
+				c.Denied++
 			}
 		case !v.Allow && !(e.Counted && s.adds(asked)):
-			outcome = outcomeUnspent
+			outcome = counters.Unspent
 		case e.Counted:
-			if asked.op == none || !s.reservedBefore(asked.op) {
-				c.spent += asked.cost
+			if !s.reservedBefore(asked) {
+				c.Spent += asked.cost
 			}
 		case v.Degraded != "" && asked.op != none && !e.Shadow:
-			c.failOpen++
+			c.FailOpen++
 		}
-		c.entries[outcome][source]++
+		c.Entries[outcome][source]++
 	}
 	switch {
 	case len(v.Entries) == 0:
@@ -211,33 +155,13 @@ func (t *stripe) entries(s *scratch, v *Verdict) (from int) {
 	}
 }
 
-func (t *stripe) degrade(d Degraded) {
-	switch d {
-	case DegradedTimeout:
-		t.degraded[0]++
-	case DegradedUnavailable:
-		t.degraded[1]++
-	}
-}
-
-// countTrial counts what a rule and its candidate said of one check.
-func (m *meter) countTrial(s *scratch, rule *rules.Compiled, liveDenied, candidateDenied bool) {
-	t := m.lock(s.stripe)
-	t.rule(s.view.numbers[rule.Ordinal()]).trials[index(liveDenied)][index(candidateDenied)]++
-	t.mu.Unlock()
-}
-
-func index(denied bool) int {
-	if denied {
-		return 1
-	}
-	return 0
-}
-
-// reservedBefore reports whether an op of a reservation spent nothing: it had before,
+// reservedBefore reports whether an entry of a reservation spent nothing: it had before,
 // or its rule only shows what it would have said.
-func (s *scratch) reservedBefore(op int) bool {
-	return s.ops[op].How == store.Peek || op < len(s.grants) && s.grants[op].Reserved == store.ReservedBefore
+func (s *scratch) reservedBefore(e *entry) bool {
+	if !e.asks() {
+		return false
+	}
+	return s.ops[e.op].How == store.Peek || e.op < len(s.grants) && s.grants[e.op].Reserved == store.ReservedBefore
 }
 
 // adds reports whether an entry is counted whatever the check's verdict.
@@ -251,28 +175,55 @@ func (m *meter) failed(s *scratch, err error) {
 	if e, ok := errors.AsType[*Error](err); ok {
 		code, rule = e.Code, e.Rule
 	}
-	t := m.lock(s.stripe)
-	defer t.mu.Unlock()
-	t.errors[code]++
+	t := m.counters.Lock(s.stripe)
+	defer t.Unlock()
+	t.Errors[string(code)]++
 	if code != CodeStoreTimeout && code != CodeStoreUnavailable {
 		return
 	}
 	for i := range s.entries {
 		if r := s.entries[i].rule; r.ID() == rule {
-			t.rule(s.view.number(r)).failClosed++
+			t.Rule(s.view.number(r)).FailClosed++
 			return
 		}
 	}
 }
 
-// rule returns the counters of the rule of that number.
-func (t *stripe) rule(number int) *ruleCells {
-	if number < len(t.rules) && t.rules[number] != nil {
-		return t.rules[number]
+// countTrial counts what a rule and its candidate said of one check.
+func (m *meter) countTrial(s *scratch, rule *rules.Compiled, liveDenied, candidateDenied bool) {
+	t := m.counters.Lock(s.stripe)
+	t.Rule(s.view.number(rule)).Trials[counters.Denied(liveDenied)][counters.Denied(candidateDenied)]++
+	t.Unlock()
+}
+
+// countReserved counts the entries of a check that reserved.
+func (m *meter) countReserved(s *scratch, v *Verdict) {
+	t := m.counters.Lock(s.stripe)
+	defer t.Unlock()
+	for i := range v.Entries {
+		e := &s.entries[i]
+		if !e.asks() || s.ops[e.op].How != store.Reserve {
+			continue
+		}
+		c := &t.Rule(s.view.number(e.rule)).Reservations
+		switch {
+		case !v.Entries[i].Allow:
+			c[reservation.OutcomeDenied]++
+		case v.Allow && !s.reservedBefore(e):
+			c[reservation.OutcomeReserved]++
+		}
 	}
-	t.rules = grow(t.rules, number+1)
-	t.rules[number] = new(ruleCells)
-	return t.rules[number]
+}
+
+// countSettled counts what became of reservations.
+func (m *meter) countSettled(view *view, settling *reservation.Settling, grants []store.Grant) {
+	t := m.counters.Lock(m.counters.Next())
+	defer t.Unlock()
+	for i := range grants {
+		if o, counted := settling.Met(i, &grants[i]).Outcome(); counted {
+			t.Rule(view.number(settling.Rules[i])).Reservations[o]++
+		}
+	}
 }
 
 // cachedRoute is the last route a scratch has seen, in the meter's own copy: the
@@ -287,103 +238,23 @@ func (m *meter) route(s *scratch, check *Check) int {
 	name := check.routeOf()
 	switch name {
 	case "":
-		return noRouteNumber
+		return noRoute
 	case s.route.name:
 		return s.route.number
 	}
-	number, own := m.routes.number(name)
-	if number != otherNumber {
+	number, own := m.routes.Number(name)
+	if number != names.Rest {
 		s.route = cachedRoute{own, number}
 	}
 	return number
 }
 
-// The numbers of names that are no one's own.
-const (
-	otherNumber   = 0
-	noRouteNumber = 1
-)
-
-// names numbers the first maxNames names; all others share otherNumber.
-type names struct {
-	most  int        // names in all, those reserved included
-	mu    sync.Mutex // held while a name is added
-	known atomic.Pointer[known]
-}
-
-// known is names and their numbers. It is never changed, only replaced.
-type known struct {
-	numbers map[string]int
-	list    []string
-}
-
-// reserve gives the first numbers to names that do not count against the bound.
-func (n *names) reserve(list ...string) {
-	n.most = len(list)
-	n.known.Store(new(known))
-	n.add(list...)
-	n.most += maxNames
-}
-
-// maxAliases bounds the other names of rules: one a candidate.
-const maxAliases = 2 * maxNames
-
-// alias gives a rule's number another name: its candidate counts in buckets of that
-// name, whose figures are the rule's, also after the trial.
-func (n *names) alias(name string, number int) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	k := n.known.Load()
-	if at, ok := k.numbers[name]; ok && at == number || len(k.numbers)-len(k.list) >= maxAliases {
-		return
-	}
-	next := known{numbers: maps.Clone(k.numbers), list: k.list}
-	next.numbers[strings.Clone(name)] = number
-	n.known.Store(&next)
-}
-
-// find returns the number of a name, or otherNumber.
-func (n *names) find(name string) int { return n.known.Load().numbers[name] }
-
-// all returns the names by number.
-func (n *names) all() []string { return n.known.Load().list }
-
-// number returns the number of a name, and the copy of it that is kept.
-func (n *names) number(name string) (number int, own string) {
-	k := n.known.Load()
-	if i, ok := k.numbers[name]; ok {
-		return i, k.list[i]
-	}
-	if len(k.list) >= n.most || len(name) > maxRouteBytes || !utf8.ValidString(name) {
-		return otherNumber, Other
-	}
-	i := n.add(name)[0]
-	return i, n.all()[i]
-}
-
-// add returns the numbers of names, new ones where there is room.
-func (n *names) add(list ...string) []int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	k := n.known.Load()
-	next := known{numbers: maps.Clone(k.numbers), list: slices.Clone(k.list)}
-	if next.numbers == nil {
-		next.numbers = map[string]int{}
-	}
-	numbers := make([]int, len(list))
-	for i, name := range list {
-		at, ok := next.numbers[name]
-		switch {
-		case ok:
-			numbers[i] = at
-		case len(next.list) >= n.most:
-			numbers[i] = otherNumber
-		default:
-			name, at = strings.Clone(name), len(next.list)
-			next.numbers[name], next.list = at, append(next.list, name)
-			numbers[i] = at
+// routeOf is the route template that a check names, "" for none.
+func (c *Check) routeOf() string {
+	for i := range c.Sets {
+		if name := c.Sets[i].Attributes[routeAttribute]; name != "" {
+			return name
 		}
 	}
-	n.known.Store(&next)
-	return numbers
+	return c.Attributes[routeAttribute]
 }

@@ -32,10 +32,10 @@ const (
 // settled, it is denied. Ids are told apart by bucket. "" is one nobody else has.
 //
 // A denied check has no Reservation, nor has one of rules that set nothing aside. The
-// verdict can be degraded as that of any check. A rule of algorithm sliding_log, or
-// with counting local, refuses with not_reservable; one with counting report is
-// counted by the Commit. An [Error] with store_timeout may have reserved: it ends by
-// itself, or reserve again with the same id.
+// verdict can be degraded as that of any check. A rule of algorithm sliding_log, with
+// counting local, or of the caller's own (Set.Own) refuses with not_reservable; one
+// with counting report is counted by the Commit. An [Error] with store_timeout may have
+// reserved: it ends by itself, or reserve again with the same id.
 func (l *Limiter) Reserve(ctx context.Context, check Check, id string, ttl time.Duration) (Verdict, Reservation, error) {
 	var v Verdict
 	v.reset()
@@ -52,7 +52,7 @@ func (l *Limiter) Reserve(ctx context.Context, check Check, id string, ttl time.
 	l.meter.count(s, &check, &v, err)
 	var r Reservation
 	if err == nil {
-		l.meter.reserved(s, &v)
+		l.meter.countReserved(s, &v)
 		r, err = l.seal(s, &v)
 	}
 	l.free(s)
@@ -65,12 +65,12 @@ func (l *Limiter) seal(s *scratch, v *Verdict) (Reservation, error) {
 	if !v.Allow || len(s.grants) == 0 {
 		return "", nil
 	}
-	s.token.Took(s.ops, s.grants, s.reserves, v.Degraded != "", s.told)
+	s.token.Took(s.ops, s.grants, s.countingOf, v.Degraded != "", s.told)
 	if len(s.token.Entries) == 0 {
 		return "", nil
 	}
 	text, err := l.sealer.Seal(s.token)
-	if err != nil { // hold has looked whether it fits
+	if err != nil { // not expected: hold has looked whether it fits
 		return "", &Error{Code: CodeTooLarge, Message: "the reservation has no text", Err: err}
 	}
 	return Reservation(text), nil
@@ -78,23 +78,30 @@ func (l *Limiter) seal(s *scratch, v *Verdict) (Reservation, error) {
 
 // hold makes the ops of a check reserve, or says which rule cannot.
 func (s *scratch) hold(domain string) error {
-	s.token.Domain = domain
-	no := s.token.Hold(s.ops, s.reserves)
-	switch {
-	case no == nil:
-		return nil
-	case no.Op < 0:
-		return refusal(no, "")
+	for i := range s.entries {
+		if e := &s.entries[i]; e.asks() && e.rule.Ordinal() < 0 {
+			return &Error{
+				Code: CodeNotReservable, Field: setField(e.set), Rule: e.rule.ID(),
+				Message: "the rule is the caller's own, and no snapshot has it, by which a reservation is settled",
+			}
+		}
 	}
-	return refusal(no, s.ruleOf(no.Op))
+	s.token.Domain = domain
+	no := s.token.Hold(s.ops, s.countingOf)
+	if no == nil {
+		return nil
+	}
+	return refusal(no, s.ruleOf(no.Op)) // "" where it is of no op but of the whole
 }
 
+// refusal is the error of a check or a settlement that was refused because of a rule,
+// "" for none.
 func refusal(no *reservation.Refused, rule string) *Error {
 	return &Error{Code: Code(no.Code), Field: no.Field, Rule: rule, Message: no.Message}
 }
 
-// reserves is how a reservation has to take the rule of an op.
-func (s *scratch) reserves(op int) reservation.Counting {
+// countingOf is what a reservation has to know of how an op is counted.
+func (s *scratch) countingOf(op int) reservation.Counting {
 	switch s.terms[op].Counting {
 	case pod.Report:
 		return reservation.Report
@@ -107,15 +114,12 @@ func (s *scratch) reserves(op int) reservation.Counting {
 
 // direct asks the store itself: a reservation is nothing that a pod could lease.
 func (l *Limiter) direct(ctx context.Context, dst []store.Grant, ops []store.Op) ([]store.Grant, error) {
-	ask := l.behind.Take
+	take := l.behind.Take
 	if l.pod != nil {
-		ask = l.pod.Direct
+		take = l.pod.Direct // which first tells the store what the pod owes it
 	}
-	grants, err := ask(ctx, ops)
-	if err == nil && len(grants) != len(ops) {
-		err = shortAnswer(len(grants), len(ops))
-	}
-	if err != nil {
+	grants, err := take(ctx, ops)
+	if err = pod.Short(ops, grants, err); err != nil {
 		return dst, err
 	}
 	return append(dst, grants...), nil

@@ -259,3 +259,53 @@ func TestSetsDoNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// A reservation over sets gives back at once, and counts only what it sets aside. A rule
+// of the caller's own is none that a commit could find.
+func TestSetsReserve(t *testing.T) {
+	t.Parallel()
+	l := limiter(t, newClock(), of("a", bucket("a", 1, 3600, 10)))
+	back := set("a", "used", 2)
+	back.Back = true
+	mustCheck(t, l, sets(set("a", "used", 5)))
+	if v, r, err := l.Reserve(context.Background(), sets(back), "", 0); err != nil || !v.Allow || r != "" {
+		t.Errorf("%+v, %q, %v, want an allow with nothing to settle", v, r, err)
+	}
+	v, r := mustReserve(t, l, sets(set("a", "k", 4), back), "")
+	if v.Entries[0].Remaining != 6 || v.Entries[1].Remaining != 9 {
+		t.Errorf("%+v, want 6 and 9 left", v)
+	}
+	mustSettle(t, tallygate.SettlementCommitted)(l.Commit(context.Background(), r, 1))
+	wantRemaining(t, l, "a", "k", 9)
+	if got := l.Stats().Rules[ruleAt(t, l, "a")]; got.Spent != 9 || got.Reservations != (tallygate.ReservationStats{Reserved: 1, Committed: 1}) {
+		t.Errorf("%+v, want 5 and 4 spent, and one reservation", got)
+	}
+
+	own, err := rules.Own(bucket("mine", 1, 3600, 5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := sets(set("a", "k", 1), tallygate.Set{Own: rules.Bound{Rule: own, Key: "k"}})
+	_, _, err = l.Reserve(context.Background(), mine, "", 0)
+	if e, ok := errors.AsType[*tallygate.Error](err); !ok || e.Code != tallygate.CodeNotReservable || e.Rule != "~mine" || e.Field != "/sets/1" {
+		t.Errorf("%v, want not_reservable of rule ~mine at /sets/1", err)
+	}
+	wantRemaining(t, l, "a", "k", 9)
+}
+
+// Nothing is kept of a caller's own rule from check to check: it bounds no new keys.
+func TestSetsOwn_newKeys(t *testing.T) {
+	t.Parallel()
+	r := bucket("mine", 1, 3600, 5)
+	r.MaxNewKeysPerS = 1
+	own, err := rules.Own(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := limiter(t, newClock(), bucket("a", 1, 3600, 10))
+	for _, key := range []string{"k1", "k2", "k3"} {
+		if v := mustCheck(t, l, sets(tallygate.Set{Own: rules.Bound{Rule: own, Key: key}})); v.Entries[0].Remaining != 4 {
+			t.Errorf("%s: %+v, want a bucket of its own", key, v)
+		}
+	}
+}

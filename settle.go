@@ -68,52 +68,23 @@ func (l *Limiter) settle(ctx context.Context, r Reservation, how store.How, cost
 	if no := costs.Check(domain, &token); no != nil {
 		return Settled{}, refusal(no, "")
 	}
-	s := reservation.Settle(domain, &token, how, costs, now)
+	settling := reservation.Settle(domain, &token, how, costs, now)
 	var grants []store.Grant
-	if len(s.Ops) > 0 {
-		if grants, err = l.direct(ctx, nil, s.Ops); err != nil {
-			l.log.storeAway(now, err)
+	if len(settling.Ops) > 0 {
+		if grants, err = l.direct(ctx, nil, settling.Ops); err != nil {
+			l.log.StoreAway(now, err)
 			e := storeError("", err)
 			e.Message = "the store did not answer; repeat it, a reservation is settled once"
 			return Settled{}, e
 		}
 	}
-	l.meter.settled(l.meter.viewOf(snapshot, now), &s, grants)
-	a := Settled{Settlement: Settlement(s.All(grants))}
+	l.meter.countSettled(l.meter.viewOf(snapshot, now), &settling, grants)
+	settled := Settled{Settlement: Settlement(settling.All(grants))}
 	for i := range grants {
-		v := EntryVerdict{Rule: s.Rules[i].ID(), Shadow: s.Rules[i].Shadow(), Allow: true}
-		v.read(&grants[i], s.Ops[i].Limit)
-		a.Entries = append(a.Entries, v)
+		rule := settling.Rules[i]
+		a := EntryVerdict{Rule: rule.ID(), Shadow: rule.Shadow(), Allow: true}
+		a.read(&grants[i], settling.Ops[i].Limit)
+		settled.Entries = append(settled.Entries, a)
 	}
-	return a, nil
-}
-
-// reserved counts the entries of a check that reserved.
-func (m *meter) reserved(s *scratch, v *Verdict) {
-	t := m.lock(s.stripe)
-	defer t.mu.Unlock()
-	for i := range v.Entries {
-		e := &s.entries[i]
-		if e.op == none || s.ops[e.op].How != store.Reserve {
-			continue
-		}
-		c := &t.rule(s.view.numbers[e.rule.Ordinal()]).reservations
-		switch {
-		case !v.Entries[i].Allow:
-			c[reservation.OutcomeDenied]++
-		case v.Allow && !s.reservedBefore(e.op):
-			c[reservation.OutcomeReserved]++
-		}
-	}
-}
-
-// settled counts what was settled.
-func (m *meter) settled(view *view, s *reservation.Settling, grants []store.Grant) {
-	t := m.lock(m.next())
-	defer t.mu.Unlock()
-	for i := range grants {
-		if o, counted := s.Met(i, &grants[i]).Outcome(); counted {
-			t.rule(view.numbers[s.Rules[i].Ordinal()]).reservations[o]++
-		}
-	}
+	return settled, nil
 }

@@ -5,7 +5,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/calls"
+	"github.com/tallygate/tallygate/internal/counters"
+	"github.com/tallygate/tallygate/internal/names"
 	"github.com/tallygate/tallygate/internal/pod"
+	"github.com/tallygate/tallygate/internal/reservation"
 	"github.com/tallygate/tallygate/store"
 )
 
@@ -135,7 +139,8 @@ func (r *RuleStats) Count(o Outcome) (sum int64) {
 
 // empty reports whether nothing was counted.
 func (r *RuleStats) empty() bool {
-	return len(r.Entries) == 0 && r.FailClosed == 0 && r.OverAsync == 0 && r.OverFallback == 0 && r.Trials == (TrialStats{}) && r.Leases == (LeaseStats{})
+	return len(r.Entries) == 0 && r.FailClosed == 0 && r.NewKeysOverflowed == 0 && r.Reservations == (ReservationStats{}) &&
+		r.OverAsync == 0 && r.OverFallback == 0 && r.Trials == (TrialStats{}) && r.Leases == (LeaseStats{})
 }
 
 // LeaseStats are what became of the tokens that a pod leased, in tokens:
@@ -156,7 +161,7 @@ type StoreStats struct {
 	Timeouts, Unavailable, Refused int64
 	// TopUps are the calls that fetched a lease before the last one was used up.
 	TopUps int64
-	// ClockOffset is the store's clock less the pod's, as of the last answer;
+	// ClockOffset is the store's clock less [Config.Now], as of the last answer;
 	// ClockKnown says whether there was one.
 	ClockOffset time.Duration
 	ClockKnown  bool
@@ -164,6 +169,23 @@ type StoreStats struct {
 	// buckets that stayed spent for a check that another slot denied.
 	Shards    []ShardStats
 	LostUndos int64
+}
+
+// StoreCall is one call of a store that is not in this process.
+type StoreCall struct {
+	// Shard is the primary that was asked, where that is known; "" otherwise.
+	Shard string
+	// Took is how long the call took, in the time of Config.Now.
+	Took time.Duration
+	// Err is why there was no answer; nil for an answer, a denial included.
+	Err error
+}
+
+// OnStoreCall has f called after each call of a store that is not in this process,
+// by the goroutine that made the call and is needed for the answer: f must be quick
+// and safe for concurrent use. More than one f may be given; none is forgotten.
+func (l *Limiter) OnStoreCall(f func(StoreCall)) {
+	l.calls.Watch(func(c calls.Call) { f(StoreCall(c)) })
 }
 
 // ShardStats are the figures of one server of the store.
@@ -206,7 +228,9 @@ func (l *Limiter) Stats() Stats {
 	v := l.meter.viewOf(l.rules.Snapshot(), now)
 	s := l.meter.stats()
 	s.Snapshot = SnapshotStats{Revision: v.snapshot.Revision(), Rules: len(v.snapshot.Rules()), Age: max(0, now.Sub(v.since))}
-	l.calls.stats(&s.Store)
+	made := l.calls.Figures()
+	s.Store.Calls, s.Store.Timeouts, s.Store.Unavailable, s.Store.Refused = made.Calls, made.Timeouts, made.Unavailable, made.Refused
+	s.Store.ClockOffset, s.Store.ClockKnown = made.ClockOffset, made.ClockKnown
 	if l.health != nil {
 		health := l.health.Health()
 		s.Store.Shards, s.Store.LostUndos = health.Shards, health.LostUndos
@@ -221,16 +245,16 @@ func (l *Limiter) Stats() Stats {
 		s.Store.TopUps = p.TopUps()
 		s.Local.Fallbacks, s.Local.FallbackOverflowed = p.Fallbacks()
 		for rule, over := range p.Over() {
-			r := &s.Rules[l.meter.rules.find(rule)]
+			r := &s.Rules[l.meter.rules.Find(rule)]
 			r.OverAsync += over.Async
 			r.OverFallback += over.Fallback
 		}
 		for rule, leases := range p.Leases() {
-			s.Rules[l.meter.rules.find(rule)].Leases.add(leases)
+			s.Rules[l.meter.rules.Find(rule)].Leases.add(leases)
 		}
 	}
-	if other := &s.Rules[otherNumber]; other.empty() {
-		s.Rules = slices.Delete(s.Rules, otherNumber, otherNumber+1)
+	if other := &s.Rules[names.Rest]; other.empty() {
+		s.Rules = slices.Delete(s.Rules, names.Rest, names.Rest+1)
 	}
 	return s
 }
@@ -244,87 +268,48 @@ func (s *LeaseStats) add(l pod.LeaseFigures) {
 	s.Idle += l.Idle
 }
 
-// stats sums over the stripes.
+// stats are the figures of the meter.
 func (m *meter) stats() Stats {
-	var (
-		s        Stats
-		checks   [2][sourceCount]int64
-		errs     = map[Code]int64{}
-		cells    = make([]ruleCells, 0, maxNames+1)
-		routes   = make([][2]int64, 0, maxNames+2)
-		degraded [2]int64
-	)
-	for _, code := range codes() {
-		errs[code] = 0
-	}
-	for _, t := range m.stripes {
-		t.mu.Lock()
-		for i := range checks {
-			addAll(checks[i][:], t.checks[i][:])
-		}
-		addAll(degraded[:], t.degraded[:])
-		for code, n := range t.errors {
-			errs[code] += n
-		}
-		routes = grow(routes, len(t.routes))
-		for i := range t.routes {
-			addAll(routes[i][:], t.routes[i][:])
-		}
-		cells = grow(cells, len(t.rules))
-		for i, c := range t.rules {
-			if c != nil {
-				cells[i].add(c)
-			}
-		}
-		t.mu.Unlock()
-	}
+	sum := m.counters.Sum()
+	s := Stats{DegradedTimeout: sum.Timeout, DegradedUnavailable: sum.Unavailable}
 	for i, source := range Sources() {
-		s.Checks = append(s.Checks, CheckCount{true, source, checks[0][i]}, CheckCount{false, source, checks[1][i]})
+		s.Checks = append(s.Checks, CheckCount{true, source, sum.Checks[0][i]}, CheckCount{false, source, sum.Checks[1][i]})
 	}
-	s.DegradedTimeout, s.DegradedUnavailable = degraded[0], degraded[1]
-	for code, n := range errs {
-		s.Errors = append(s.Errors, ErrorCount{code, n})
+	for _, code := range codes() {
+		sum.Errors[string(code)] += 0 // so that the first one is seen as an increase
+	}
+	for code, n := range sum.Errors {
+		s.Errors = append(s.Errors, ErrorCount{Code(code), n})
 	}
 	slices.SortFunc(s.Errors, func(a, b ErrorCount) int { return cmp.Compare(a.Code, b.Code) })
 	// Names were added before they were counted, so that there is one for each.
-	for i, name := range m.routes.all() {
-		if i < len(routes) && routes[i] != [2]int64{} {
-			s.Routes = append(s.Routes, RouteCount{name, routes[i][0], routes[i][1]})
+	for i, name := range m.routes.All() {
+		if i < len(sum.Routes) && sum.Routes[i] != [2]int64{} {
+			s.Routes = append(s.Routes, RouteCount{name, sum.Routes[i][0], sum.Routes[i][1]})
 		}
 	}
-	rules := m.rules.all()
-	cells = grow(cells, len(rules))
+	rules := m.rules.All()
 	s.Rules = make([]RuleStats, len(rules))
 	for i, name := range rules {
-		s.Rules[i] = cells[i].stats(name)
+		s.Rules[i] = ruleStats(name, sum.RuleOf(i))
 	}
 	return s
 }
 
-// add sums two sets of counters.
-func (c *ruleCells) add(o *ruleCells) {
-	for i := range c.entries {
-		addAll(c.entries[i][:], o.entries[i][:])
+// ruleStats are the figures of one rule.
+func ruleStats(rule string, c *counters.Rule) RuleStats {
+	r := RuleStats{
+		Rule: rule, Spent: c.Spent, Denied: c.Denied, FailOpen: c.FailOpen, FailClosed: c.FailClosed, NewKeysOverflowed: c.NewKeys,
+		Trials: TrialStats{BothAllowed: c.Trials[0][0], LiveDenied: c.Trials[1][0], CandidateDenied: c.Trials[0][1], BothDenied: c.Trials[1][1]},
+		Reservations: ReservationStats{
+			Reserved: c.Reservations[reservation.OutcomeReserved], Denied: c.Reservations[reservation.OutcomeDenied],
+			Committed: c.Reservations[reservation.OutcomeCommitted], Canceled: c.Reservations[reservation.OutcomeCanceled],
+			Late: c.Reservations[reservation.OutcomeLate],
+		},
 	}
-	c.spent += o.spent
-	c.denied += o.denied
-	c.failOpen += o.failOpen
-	c.failClosed += o.failClosed
-	c.newKeys += o.newKeys
-	addAll(c.reservations[:], o.reservations[:])
-	for i := range c.trials {
-		addAll(c.trials[i][:], o.trials[i][:])
-	}
-}
-
-func (c *ruleCells) stats(rule string) RuleStats {
-	r := RuleStats{Rule: rule, Spent: c.spent, Denied: c.denied, FailOpen: c.failOpen, FailClosed: c.failClosed}
-	r.NewKeysOverflowed = c.newKeys
-	r.Reservations = ReservationStats{c.reservations[0], c.reservations[1], c.reservations[2], c.reservations[3], c.reservations[4]}
-	r.Trials = TrialStats{c.trials[0][0], c.trials[1][0], c.trials[0][1], c.trials[1][1]}
 	for o, outcome := range outcomes() {
 		for i, source := range Sources() {
-			if n := c.entries[o][i]; n > 0 {
+			if n := c.Entries[o][i]; n > 0 {
 				r.Entries = append(r.Entries, EntryCount{outcome, source, n})
 			}
 		}
@@ -332,34 +317,10 @@ func (c *ruleCells) stats(rule string) RuleStats {
 	return r
 }
 
-func addAll(dst, src []int64) {
-	for i := range src {
-		dst[i] += src[i]
-	}
+// outcomes are the outcomes by their places in counters.
+func outcomes() [counters.Outcomes]Outcome {
+	return [...]Outcome{counters.Allow: OutcomeAllow, counters.Deny: OutcomeDeny, counters.ShadowDeny: OutcomeShadowDeny, counters.Unspent: OutcomeUnspent}
 }
-
-// grow makes a list at least so long.
-func grow[T any](list []T, n int) []T {
-	if n > len(list) {
-		list = append(list, make([]T, n-len(list))...)
-	}
-	return list
-}
-
-// The places of outcomes and sources in counters.
-const (
-	outcomeAllow = iota
-	outcomeDeny
-	outcomeShadowDeny
-	outcomeUnspent
-	outcomeCount
-)
-
-func outcomes() [outcomeCount]Outcome {
-	return [...]Outcome{OutcomeAllow, OutcomeDeny, OutcomeShadowDeny, OutcomeUnspent}
-}
-
-const sourceCount = 10
 
 // Sources returns all sources, the nearest first, and last what stands in for a store
 // that did not answer.
@@ -396,11 +357,10 @@ func (s Source) index() int {
 	return 7
 }
 
-// codes are the codes of errors, which are counted from 0 so that the first one is
-// seen as an increase.
+// codes are the codes of errors that are counted from 0.
 func codes() []Code {
 	return []Code{
 		CodeBadRequest, CodeTooLarge, CodeUnknownDomain, CodeUnknownRule, CodeInvalidCost,
-		CodeMissingIdentity, CodeStoreTimeout, CodeStoreUnavailable, CodeCanceled, CodeClosed,
+		CodeMissingIdentity, CodeNotReservable, CodeStoreTimeout, CodeStoreUnavailable, CodeCanceled, CodeClosed,
 	}
 }

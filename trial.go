@@ -2,11 +2,10 @@ package tallygate
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/candidate"
+	"github.com/tallygate/tallygate/internal/pod"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/store"
 )
@@ -34,15 +33,6 @@ func (l *Limiter) Trials(sinceMS int64, now time.Time) []Trial {
 		kept = append(kept, t)
 	}
 	return kept
-}
-
-// places is the number of places that pods have.
-const places = 100
-
-// placeOf returns where a pod stands among all pods.
-func placeOf(id string) int {
-	sum := sha256.Sum256([]byte(id))
-	return int(binary.BigEndian.Uint64(sum[:8]) % places)
 }
 
 // inForce returns the version of a rule whose verdict holds on the pod at that place.
@@ -156,11 +146,8 @@ func (l *Limiter) try(ctx context.Context, s *scratch, v *Verdict, began time.Ti
 	}
 	var err error
 	s.otherGrants, err = l.store.AppendTake(ctx, s.otherGrants[:0], s.others, s.otherTerms)
-	if err == nil && len(s.otherGrants) != len(s.others) {
-		err = shortAnswer(len(s.otherGrants), len(s.others))
-	}
-	if err != nil {
-		l.log.storeAway(time.UnixMilli(s.nowMS), err)
+	if err = pod.Short(s.others, s.otherGrants, err); err != nil {
+		l.log.StoreAway(time.UnixMilli(s.nowMS), err)
 		return
 	}
 	for i := range s.trials {
@@ -209,7 +196,7 @@ func (s *scratch) passesBut(t *trial, v *Verdict) bool {
 		return true
 	}
 	for i := range v.Entries {
-		if e := &v.Entries[i]; !e.Allow && !e.Shadow && !e.reports && !s.sameBucket(i, t.entry) {
+		if e := &v.Entries[i]; !e.Allow && e.Enforced() && !s.sameBucket(i, t.entry) {
 			return false
 		}
 	}

@@ -210,9 +210,7 @@ func askAll(ctx context.Context, s store.Store, ops []store.Op, places []int, an
 			call[i] = ops[at]
 		}
 		grants, err := s.Take(ctx, call)
-		if err == nil && len(grants) != len(call) {
-			err = shortAnswer(len(grants), len(call))
-		}
+		err = pod.Short(call, grants, err)
 		for i, at := range part {
 			if answers[at].err = err; err == nil {
 				answers[at].grant = grants[i]

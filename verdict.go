@@ -46,6 +46,10 @@ type EntryVerdict struct {
 	reports bool // the rule only counts: no header speaks of it
 }
 
+// Enforced reports whether the entry can deny: its rule is no shadow and does not
+// only report.
+func (a *EntryVerdict) Enforced() bool { return !a.Shadow && !a.reports }
+
 // Reason says why an entry or a check was answered so.
 type Reason string
 

@@ -94,11 +94,14 @@ func refusal(err error) error {
 	switch e.Code {
 	case tallygate.CodeStoreTimeout, tallygate.CodeStoreUnavailable:
 		return withRetry(status.New(codes.Unavailable, text), retryAway)
+	case tallygate.CodeOverloaded: // of a Limiter that is not Tallygate's own
+		return withRetry(status.New(codes.Unavailable, text), retryAway)
 	case tallygate.CodeClosed:
 		return status.Error(codes.Unavailable, text)
 	case tallygate.CodeCanceled:
 		return status.Error(codes.Canceled, text)
-	case tallygate.CodeMissingIdentity, tallygate.CodeInvalidCost, tallygate.CodeTooLarge, tallygate.CodeBadRequest:
+	case tallygate.CodeMissingIdentity, tallygate.CodeInvalidCost, tallygate.CodeNotReservable,
+		tallygate.CodeTooLarge, tallygate.CodeBadRequest:
 		return status.Error(codes.InvalidArgument, text)
 	case tallygate.CodeUnknownDomain, tallygate.CodeUnknownRule: // not the caller's fault
 	}

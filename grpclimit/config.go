@@ -2,6 +2,7 @@ package grpclimit
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/identity"
@@ -32,7 +33,7 @@ type Config struct {
 	// Limiter decides. Required.
 	Limiter Limiter
 	// Domain is the set of rules; "" means "default". While it has no rule at all,
-	// calls pass, and Observe sees the error unknown_domain.
+	// calls pass, Observe sees the error unknown_domain, and Log a warning.
 	Domain string
 	// Identity tells who asks, of metadata instead of headers. Nil believes the
 	// socket: the client is its peer.
@@ -65,4 +66,7 @@ type Config struct {
 	// Rand returns numbers in [0, 1), safe for concurrent use, such as rand.Float64 of
 	// math/rand/v2.
 	Rand func() float64
+	// Log is warned, at most once a minute, while calls pass since Domain has no rule.
+	// Nil means slog.Default.
+	Log *slog.Logger
 }

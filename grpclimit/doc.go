@@ -1,6 +1,6 @@
 // Package grpclimit puts a limiter in front of the methods of a gRPC server:
 //
-//	config := grpclimit.Config{Limiter: limiter}
+//	config := grpclimit.Config{Limiter: limiter, Domain: "public-api"}
 //	server := grpc.NewServer(
 //		grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(config)),
 //		grpc.ChainStreamInterceptor(grpclimit.StreamServerInterceptor(config)),

@@ -3,6 +3,7 @@ package grpclimit
 import (
 	"context"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -13,6 +14,7 @@ import (
 	"github.com/tallygate/tallygate/identity"
 	"github.com/tallygate/tallygate/identity/request"
 	"github.com/tallygate/tallygate/internal/headers"
+	"github.com/tallygate/tallygate/internal/unlimited"
 )
 
 // attrRoute is the attribute that holds the full method.
@@ -52,7 +54,9 @@ type gate struct {
 	config Config
 	style  headers.Style
 	// ours are the metadata that only this package may write.
-	ours   []string
+	ours []string
+	// silent tells that there is nothing to limit by.
+	silent *unlimited.Notice
 	passes sync.Pool
 }
 
@@ -76,7 +80,7 @@ func newGate(c Config) *gate {
 	if c.Identity == nil {
 		c.Identity = &identity.Resolver{}
 	}
-	g := &gate{config: c, style: headers.Style{Jitter: c.RetryJitter, Rand: c.Rand}, ours: ourNames()}
+	g := &gate{config: c, style: headers.Style{Jitter: c.RetryJitter, Rand: c.Rand}, ours: ourNames(), silent: unlimited.To(c.Log)}
 	if c.ResetSeconds {
 		g.style.Reset = headers.ResetSeconds
 	}
@@ -99,8 +103,12 @@ func (g *gate) admit(ctx context.Context, md metadata.MD, call Call) error {
 	if g.config.Observe != nil {
 		g.observe(ctx, p, call, err)
 	}
+	noRules := tallygate.CodeOf(err) == tallygate.CodeUnknownDomain
+	if noRules {
+		g.silent.Passed(time.Now(), g.config.Domain)
+	}
 	switch {
-	case g.config.ReportOnly || tallygate.CodeOf(err) == tallygate.CodeUnknownDomain:
+	case g.config.ReportOnly || noRules:
 		return nil
 	case err != nil && g.config.OnError != nil:
 		return g.config.OnError(ctx, call, err)

@@ -1,12 +1,14 @@
 package grpclimit_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
@@ -252,6 +254,8 @@ func TestWithoutVerdict(t *testing.T) {
 	}{
 		{"FLT-12 timeout", &tallygate.Error{Code: tallygate.CodeStoreTimeout, Err: errors.New("10.1.1.1")}, codes.Unavailable, true},
 		{"unavailable", &tallygate.Error{Code: tallygate.CodeStoreUnavailable}, codes.Unavailable, true},
+		{"overloaded", &tallygate.Error{Code: tallygate.CodeOverloaded}, codes.Unavailable, true},
+		{"not reservable", &tallygate.Error{Code: tallygate.CodeNotReservable}, codes.InvalidArgument, false},
 		{"closed", tallygate.ErrClosed, codes.Unavailable, false},
 		{"canceled", &tallygate.Error{Code: tallygate.CodeCanceled}, codes.Canceled, false},
 		{"missing identity", &tallygate.Error{Code: tallygate.CodeMissingIdentity}, codes.InvalidArgument, false},
@@ -270,6 +274,36 @@ func TestWithoutVerdict(t *testing.T) {
 			}
 			if b := watch(t, client); b.code != a.code {
 				t.Errorf("a stream gets %v", b.code)
+			}
+		})
+	}
+}
+
+func TestADomainWithoutRulesIsToldOf(t *testing.T) {
+	t.Parallel()
+	elsewhere := window("r", "*", "ip", 5)
+	elsewhere.Domain = "public-api"
+	limiter := newLimiter(t, elsewhere)
+	for _, tt := range []struct {
+		name, domain string
+		want         int
+	}{
+		{"one line for several calls", "", 1},
+		{"none where there are rules", "public-api", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var logged bytes.Buffer
+			config := grpclimit.Config{Limiter: limiter, Domain: tt.domain, Log: slog.New(slog.NewTextHandler(&logged, nil))}
+			admit := grpclimit.UnaryServerInterceptor(config)
+			ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(203, 0, 113, 9), Port: 1}})
+			for range 3 {
+				if _, err := admit(ctx, nil, &grpc.UnaryServerInfo{FullMethod: checkMethod}, func(context.Context, any) (any, error) { return nil, nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if s := logged.String(); strings.Count(s, "requests pass unlimited") != tt.want || tt.want > 0 && !strings.Contains(s, "domain=default") {
+				t.Errorf("logged %q, want %d warnings", s, tt.want)
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 
 	"github.com/tallygate/tallygate"
@@ -26,7 +27,7 @@ type Config struct {
 	// Limiter decides. Required.
 	Limiter Limiter
 	// Domain is the set of rules; "" means "default". While it has no rule at all,
-	// requests pass, and Observe sees the error unknown_domain.
+	// requests pass, Observe sees the error unknown_domain, and Log a warning.
 	Domain string
 	// Identity tells who asks. Nil believes the socket: the client is its peer.
 	Identity Resolver
@@ -64,6 +65,9 @@ type Config struct {
 	// Rand returns numbers in [0, 1), safe for concurrent use, such as rand.Float64 of
 	// math/rand/v2.
 	Rand func() float64
+	// Log is warned, at most once a minute, while requests pass since Domain has no
+	// rule. Nil means slog.Default.
+	Log *slog.Logger
 }
 
 // style is how the headers are written.

@@ -1,6 +1,6 @@
 // Package httplimit puts a limiter in front of any http.Handler:
 //
-//	limit := httplimit.Handler(httplimit.Config{Limiter: limiter})
+//	limit := httplimit.Handler(httplimit.Config{Limiter: limiter, Domain: "public-api"})
 //	http.ListenAndServe(":8080", limit(mux))
 //
 // A request goes one way:

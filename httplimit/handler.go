@@ -4,11 +4,13 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/identity"
 	"github.com/tallygate/tallygate/identity/request"
 	"github.com/tallygate/tallygate/internal/headers"
+	"github.com/tallygate/tallygate/internal/unlimited"
 )
 
 // attrRoute is the attribute that holds the route's template.
@@ -23,7 +25,7 @@ func Handler(c Config) func(http.Handler) http.Handler {
 	if c.Identity == nil {
 		c.Identity = &identity.Resolver{}
 	}
-	g := &gate{config: c, style: c.style(), ours: headers.CanonicalNames()}
+	g := &gate{config: c, style: c.style(), ours: headers.CanonicalNames(), silent: unlimited.To(c.Log)}
 	g.passes.New = func() any { return &pass{attrs: make(map[string]string, firstAttrs)} }
 	return func(next http.Handler) http.Handler {
 		return &handler{gate: g, next: next, route: c.routeOf(next)}
@@ -35,7 +37,9 @@ type gate struct {
 	config Config
 	style  headers.Style
 	// ours are the headers that only this package may write.
-	ours   []string
+	ours []string
+	// silent tells that there is nothing to limit by.
+	silent *unlimited.Notice
 	passes sync.Pool
 }
 
@@ -72,6 +76,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	err := h.decide(p, r)
 	if h.config.Observe != nil {
 		h.observe(p, r, err)
+	}
+	if noRules(err) {
+		h.silent.Passed(time.Now(), h.config.Domain)
 	}
 	switch {
 	case h.config.ReportOnly || noRules(err):

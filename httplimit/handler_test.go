@@ -2,11 +2,13 @@ package httplimit_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -50,6 +52,13 @@ func window(id, route, by string, n int64) rules.Rule {
 		ID: id, Match: map[string]string{"route": route}, Identity: []string{by}, CoversAll: true,
 		Algorithm: limit.SlidingLog, Numbers: rules.Numbers{Limit: n, WindowS: 60},
 	}
+}
+
+// elsewhere is a rule of a domain that is not the default one.
+func elsewhere() rules.Rule {
+	r := window("r", "*", "ip", 5)
+	r.Domain = "public-api"
+	return r
 }
 
 func identities(t testing.TB, c identity.Config) *identity.Resolver {
@@ -455,9 +464,33 @@ func TestHooks(t *testing.T) {
 	})
 	t.Run("no rules", func(t *testing.T) {
 		var seen error
-		h := httplimit.Handler(httplimit.Config{Limiter: newLimiter(t), Observe: func(_ *http.Request, _ *tallygate.Verdict, err error) { seen = err }})(http.HandlerFunc(ok))
-		if res := call(h, "/", ""); res.StatusCode != 200 || tallygate.CodeOf(seen) != tallygate.CodeUnknownDomain {
-			t.Errorf("got %d; observed %v", res.StatusCode, seen)
+		var logged bytes.Buffer
+		h := httplimit.Handler(httplimit.Config{
+			Limiter: newLimiter(t), Domain: "nowhere", Log: slog.New(slog.NewTextHandler(&logged, nil)),
+			Observe: func(_ *http.Request, _ *tallygate.Verdict, err error) { seen = err },
+		})(http.HandlerFunc(ok))
+		for range 3 {
+			if res := call(h, "/", ""); res.StatusCode != 200 || tallygate.CodeOf(seen) != tallygate.CodeUnknownDomain {
+				t.Errorf("got %d; observed %v", res.StatusCode, seen)
+			}
+		}
+		if s := logged.String(); strings.Count(s, "requests pass unlimited") != 1 || !strings.Contains(s, "domain=nowhere") {
+			t.Errorf("logged %q, want one warning that names the domain", s)
+		}
+	})
+	t.Run("rules of another domain are told of by default", func(t *testing.T) {
+		before := slog.Default()
+		defer slog.SetDefault(before)
+		var logged bytes.Buffer
+		slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+		limiter := newLimiter(t, elsewhere())
+		for domain, want := range map[string]int{"": 1, "public-api": 0} {
+			logged.Reset()
+			h := httplimit.Handler(httplimit.Config{Limiter: limiter, Domain: domain})(http.HandlerFunc(ok))
+			call(h, "/", "203.0.113.9:1")
+			if got := strings.Count(logged.String(), "requests pass unlimited"); got != want {
+				t.Errorf("domain %q: %d warnings, want %d: %s", domain, got, want, logged.String())
+			}
 		}
 	})
 	t.Run("no limiter", func(t *testing.T) {

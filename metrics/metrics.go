@@ -218,7 +218,7 @@ func ofStore() []metric {
 			func(s *tallygate.Stats) float64 { return float64(s.Store.TopUps) }),
 		{
 			name: "tallygate_store_clock_offset_seconds", kind: gauge,
-			help: "The store's clock less the pod's, as of the last answer.",
+			help: "The store's clock less that by which overrides end, as of the last answer.",
 			read: func(s *tallygate.Stats, show func(float64, ...string)) {
 				if s.Store.ClockKnown {
 					show(s.Store.ClockOffset.Seconds())

@@ -13,8 +13,8 @@ import (
 const (
 	// oldest is the first Redis release the script is meant for.
 	oldest = "6.2"
-	// mostOffset is how far the server's clock may be from this machine's: counting
-	// takes the server's only, but overrides end by the pod's.
+	// mostOffset is how far the server's clock may be from this machine's. Counting
+	// takes the server's only, but then one of the two is wrong.
 	mostOffset = time.Second
 	// mostNodeTimeout is the longest time that a cluster should wait before it takes
 	// a primary for lost: a failover takes about 1.35 times that and a second.
@@ -55,7 +55,7 @@ func (a *audit) clock(ctx context.Context) error {
 		}
 	}
 	if off := a.server.ClockOffset; off.Abs() > mostOffset {
-		a.add(Warning, "clock", off.String(), "it is so far from this machine's: overrides and calendar windows start and end by either; have both follow NTP")
+		a.add(Warning, "clock", off.String(), "it is so far from this machine's, so one of the two is wrong: calendar windows and reset times go by the server's; have both follow NTP")
 	}
 	return nil
 }

@@ -36,11 +36,26 @@ func (m *Main) controlCommand(env []string) *cobra.Command {
 			if remoteRules(v.String("rules")) {
 				return usagef("the rules of a control plane are in sqlite:…, postgres://… or file:…, not behind another one")
 			}
+			if err := beUnhurried(v); err != nil {
+				return err
+			}
 			return m.control(cmd.Context(), v, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	addFlags(cmd, controlling)
 	return cmd
+}
+
+// controlDeadline is how long the control plane waits for the store where store-deadline
+// is not set. It answers no checks: who resets a key would rather wait than try again.
+const controlDeadline = "1s"
+
+// beUnhurried puts it in the place of the deadline of checks.
+func beUnhurried(v *values) error {
+	if v.origin["store-deadline"] != "default" {
+		return nil
+	}
+	return v.Set("store-deadline", controlDeadline)
 }
 
 // control wires the control plane, serves, and takes it apart in the opposite order.
@@ -84,7 +99,9 @@ func (m *Main) lookThrough(ctx context.Context, v *values, f *followed, cfg *adm
 		cfg.Metrics = scrapes(log)
 		return func() error { return nil }, nil
 	}
-	counts, store, err := m.openStore(ctx, v, "control", log)
+	// A name of its own among those that share the store: two that write one beat would
+	// each take the other for a failover that lost spends.
+	counts, store, err := m.openStore(ctx, v, "control-"+podID(v), log)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	tallygate "github.com/tallygate/tallygate/cmd/tallygate"
+	"github.com/tallygate/tallygate/internal/redistest"
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/internal/rulestore/sqlite"
 )
@@ -326,4 +327,35 @@ func putRule(url, id string, burst int, header, value string) int {
 	defer func() { _ = response.Body.Close() }()
 	_, _ = io.Copy(io.Discard, response.Body)
 	return response.StatusCode
+}
+
+// The control plane answers people, not checks: it waits for a store that is slow.
+func TestControl_slowStore(t *testing.T) {
+	t.Parallel()
+	_, database := newRules(t)
+	proxy := redistest.NewProxy(t, redistest.Standalone(t).Addr)
+	with := []string{"--rules", database, "--store", "redis://" + proxy.Addr, "--plain-identities"}
+	p, hasty := control(t, "127.0.0.1:0", with...), control(t, "127.0.0.1:0", append(with, "--store-deadline", "5ms")...)
+	proxy.Delay(50 * time.Millisecond)
+	if got := tg(t, "keys", "reset", "acct_1", "--rule", "a", "--control", p.url); !strings.Contains(got, "1 bucket") {
+		t.Errorf("got %s", got)
+	}
+	tg(t, "usage", "acct_1", "--control", p.url)
+	if code, stdout, _ := run(t, nil, "keys", "reset", "acct_1", "--rule", "a", "--control", hasty.url); code != 1 {
+		t.Errorf("a deadline that is set is not kept: exit %d, %s", code, stdout)
+	}
+}
+
+// Two control planes on one store, as while one replaces another, are two to it.
+func TestControl_twoOnOneStore(t *testing.T) {
+	t.Parallel()
+	_, database := newRules(t)
+	redis := redistest.Standalone(t)
+	for range 2 {
+		control(t, "127.0.0.1:0", "--rules", database, "--store", "redis://"+redis.Addr, "--plain-identities")
+	}
+	eventually(t, "a beat of each", func() bool {
+		beats, _ := redis.MustDo(t, "KEYS", "tg:beat:*").([]any)
+		return len(beats) == 2
+	})
 }

@@ -136,6 +136,10 @@ func (f *followed) follow(ctx context.Context, reader rulestore.Reader, hints ru
 	machine := f.now
 	f.now = func() time.Time { return machine().Add(source.Offset()) }
 	w, err := f.startWatcher(ctx, source, every, log)
+	for end := time.Now().Add(startWithin); err != nil && f.store == nil && time.Now().Before(end); {
+		pause(ctx, startPause) // a control plane that starts now has no rules to tell yet
+		w, err = f.startWatcher(ctx, source, every, log)
+	}
 	if err != nil {
 		return err
 	}
@@ -158,6 +162,13 @@ func (f *followed) startWatcher(ctx context.Context, source rules.Source, every 
 	}
 	return w, nil
 }
+
+// startWithin is how long a pod without a snapshot waits for its control plane, asking
+// it each startPause, before it gives up.
+const (
+	startWithin = 3 * time.Second
+	startPause  = 250 * time.Millisecond
+)
 
 // spread is a time that differs by a tenth from pod to pod, so that pods that start
 // together do not ask together.

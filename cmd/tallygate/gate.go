@@ -23,7 +23,7 @@ type gate struct {
 }
 
 // front is the ports by which checks come.
-type front interface { //nolint:interfacebloat // serving, stopping at once, and telling a test
+type front interface {
 	serve(ctx context.Context) error
 	close() error
 	tell(m *Main)

@@ -210,17 +210,13 @@ func serviceLink(name string) bool {
 	return regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`).MatchString(name)
 }
 
-// ofSettings marks the flags that addFlags made. A command may have a flag of its own
-// by the name of a setting: --cost of check is no setting of the proxy.
-const ofSettings = "setting"
-
 // loadFlags reads the flags that were given.
 func (v *values) loadFlags(cmd *cobra.Command) error {
 	l := make(layer)
 	for _, s := range settings() {
 		flag := cmd.Flags().Lookup(s.name)
-		if flag == nil || !flag.Changed || flag.Annotations[ofSettings] == nil {
-			continue
+		if flag == nil || !flag.Changed || flag.Annotations[isSetting] == nil {
+			continue // a command may have a flag of its own by that name
 		}
 		if err := v.put(l, &s, flag.Value.String(), "--"+s.name); err != nil {
 			return err
@@ -286,6 +282,9 @@ func (v *values) where(name string) string {
 	return origin + ": " + strings.ReplaceAll(name, "-", "_")
 }
 
+// isSetting marks flags that are settings.
+const isSetting = "tallygate_setting"
+
 // addFlags adds the settings of a command as flags. Their defaults are shown, but
 // come from the layer of defaults.
 func addFlags(cmd *cobra.Command, of commands) {
@@ -298,7 +297,7 @@ func addFlags(cmd *cobra.Command, of commands) {
 		default:
 			cmd.Flags().String(s.name, s.fallback, s.help)
 		}
-		_ = cmd.Flags().SetAnnotation(s.name, ofSettings, []string{s.key()}) // the flag is there
+		cmd.Flags().Lookup(s.name).Annotations = map[string][]string{isSetting: {}}
 		if s.words != nil {
 			completeWords(cmd, s.name, s.words...)
 		}

@@ -91,9 +91,6 @@ func openRemote(v *values, where string) (*ruleStore, error) {
 	return &ruleStore{ruleBook: sinceless{c}, control: c, close: func() error { c.HTTP.CloseIdleConnections(); return nil }}, nil
 }
 
-// apiTimeout bounds one call of the admin API from the command line.
-const apiTimeout = 30 * time.Second
-
 func remoteClient(v *values, where string) (*remote.Client, error) {
 	secure, err := uplinkTLS(v, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -101,7 +98,7 @@ func remoteClient(v *values, where string) (*remote.Client, error) {
 	}
 	return &remote.Client{
 		URL: where, Token: v.String("token"),
-		HTTP: &http.Client{Transport: &http.Transport{TLSClientConfig: secure, Proxy: http.ProxyFromEnvironment}, Timeout: apiTimeout},
+		HTTP: &http.Client{Transport: &http.Transport{TLSClientConfig: secure, Proxy: http.ProxyFromEnvironment}},
 	}, nil
 }
 

@@ -122,7 +122,7 @@ func TestBadRules(t *testing.T) {
 		{"UX-02 windows_s", "algorithm: fixed_window, limit: 1, windows_s: 60", "windows_s", "unknown"},
 		{"UX-02 enforced", "algorithm: fixed_window, limit: 1, window_s: 60, mode: enforced", "mode", "enforced"},
 		{"UX-02 algorithm", "algorithm: token_buckets, rate: 1, burst: 1", "algorithm", "token_buckets"},
-		{"not yet", "algorithm: token_bucket, rate: 1, burst: 1, regions: {eu: 1}", "regions", "not supported yet"},
+		{"not yet", "algorithm: token_bucket, rate: 1, burst: 1, regions: {us-east: 1}", "regions", "not supported yet"},
 	}
 	for _, test := range tests {
 		t.Run(test.id, func(t *testing.T) {

@@ -52,6 +52,11 @@ const (
 
 // settings returns all of them, in the order shown.
 func settings() []setting {
+	return slices.Concat(portSettings(), ruleSettings(), storeSettings(), askerSettings(), answerSettings())
+}
+
+// portSettings are where it listens, and who may ask.
+func portSettings() []setting {
 	return []setting{
 		{name: "http", fallback: ":8080", flag: serving, valid: address, help: "address of the check API and health"},
 		{name: "http-cert-file", flag: serving, help: "certificate of the check API (PEM), read again when it changes; without one it is plain HTTP"},
@@ -62,21 +67,6 @@ func settings() []setting {
 		{name: "listen-cert-file", flag: proxying, help: "certificate of the proxy (PEM), read again when it changes; without one it is plain HTTP"},
 		{name: "listen-key-file", flag: proxying, help: "key of that certificate (PEM)"},
 		{name: "listen-client-ca-file", flag: proxying, help: "authorities whose certificates clients of the proxy must show (PEM)"},
-		{name: "upstream", flag: proxying, help: "where the proxy sends requests: http://host:port, https://… or h2c://…"},
-		{name: "upstream-ca-file", flag: proxying, help: "certificates to trust at the upstream (PEM)"},
-		{name: "upstream-latency-target", fallback: "0s", flag: proxying, valid: durationWithin(0, time.Hour), help: "95th percentile of the upstream's latency above which rules with a shed_floor give way; 0 looks at 503 and 429 only"},
-		{name: "preserve-host", fallback: "false", flag: proxying, valid: truth, toggle: true, help: "send the client's Host to the upstream"},
-		{name: "cost", fallback: "1", flag: proxying, valid: wholeWithin(1, 1e9), help: "tokens a request spends, or is estimated to with cost-header"},
-		{name: "cost-header", flag: proxying, help: "header of the upstream's answer that tells what the request cost"},
-		{name: "trusted-proxies", flag: deciding, valid: networks, help: "networks of the proxies and gateways in front whose word about clients is believed, such as 10.0.0.0/8,fd00::/8"},
-		{name: "trusted-hops", fallback: "0", flag: deciding, valid: wholeWithin(0, 16), help: "how many proxies are in front, where their networks are not known"},
-		{name: "forwarding-header", fallback: "X-Forwarded-For", flag: deciding, words: []string{"X-Forwarded-For", "Forwarded"}, help: "the header in which they tell the client's address"},
-		{name: "identity", flag: deciding, valid: sources, help: "where attributes of a request come from: api_key=header:X-Api-Key,user=claim:sub"},
-		{name: "routes-file", flag: deciding, help: "file of route templates, one a line, such as GET /v1/labels/{id}"},
-		{name: "domain", fallback: "default", flag: deciding, help: "domain of the rules for requests that gateways ask about, and of the proxy"},
-		{name: "jwt-keys-file", flag: deciding, help: "key set (JWKS) that bearer tokens are verified with, for identity claim:…; read again when it changes"},
-		{name: "jwt-issuer", flag: deciding, help: "issuer that bearer tokens must name"},
-		{name: "jwt-audience", flag: deciding, help: "audience that bearer tokens must name"},
 		{name: "grpc", fallback: ":8081", flag: serving, valid: addressOrSocket, help: "address of Envoy's rate limit service (gRPC), or unix:PATH; empty for none"},
 		{name: "grpc-cert-file", flag: serving, help: "certificate of the gRPC port (PEM), read again when it changes"},
 		{name: "grpc-key-file", flag: serving, help: "key of that certificate (PEM)"},
@@ -92,7 +82,12 @@ func settings() []setting {
 		{name: "admin-key-file", flag: answering, help: "key of that certificate (PEM)"},
 		{name: "admin-client-ca-file", flag: answering, help: "authorities whose certificates clients of the admin port must show (PEM)"},
 		{name: "tokens-file", flag: answering, help: "file of tokens and what each may do (tallygate token new), read again when it changes"},
+	}
+}
 
+// ruleSettings are where the rules are.
+func ruleSettings() []setting {
+	return []setting{
 		{name: "rules", fallback: "sqlite:tallygate.db", flag: answering | looking | governing, valid: rulesURL, help: "where the rules are: sqlite:PATH, postgres://user@host/database, file:PATH, envoy:DIR, https://control-plane"},
 		{name: "envoy-algorithm", fallback: "fixed_window", flag: deciding | importing, words: []string{"fixed_window", "sliding_window", "token_bucket"}, help: "how limits of envoyproxy/ratelimit's configuration count"},
 		{name: "envoy-merge-domains", fallback: "false", flag: deciding | importing, valid: truth, toggle: true, help: "let several of its files add to one domain, as MERGE_DOMAIN_CONFIG does"},
@@ -106,12 +101,16 @@ func settings() []setting {
 		{name: "control-ca-file", flag: calling | checking, help: "certificates to trust at the control plane (PEM)"},
 		{name: "control-cert-file", flag: calling | checking, help: "own certificate for the control plane (PEM)"},
 		{name: "control-key-file", flag: calling | checking, help: "key of the own certificate (PEM)"},
+	}
+}
 
+// storeSettings are where the counts are, and how keys are named there.
+func storeSettings() []setting {
+	return []setting{
 		{name: "pod-id", flag: deciding, valid: atMostBytes(256), help: "name of this pod, in logs and among those that share the store (default the host's name and a random suffix)"},
 		{name: "pods", fallback: "0", flag: deciding, valid: wholeWithin(0, 1e5), help: "how many pods share the store; 0 counts those that live"},
-
 		{name: "store", fallback: "memory", flag: answering | looking, valid: storeURL, help: "where the counts are: memory, redis://h1:p,h2:p, rediss://…, redis+sentinel://h1,h2/master"},
-		{name: "store-deadline", fallback: "5ms", flag: answering | looking, valid: durationWithin(time.Millisecond, 10*time.Second), help: "how long one check may wait for the store"},
+		{name: "store-deadline", fallback: "5ms", flag: answering | looking, valid: durationWithin(time.Millisecond, 10*time.Second), help: "how long one check may wait for the store; of control 1s where it is not set"},
 		{name: "breaker-failures", fallback: "3", flag: deciding, valid: wholeWithin(1, 100), help: "after how many failed calls in a row a shard of the store is not asked any more"},
 		{name: "breaker-within", fallback: "0s", flag: deciding, valid: durationWithin(0, 10*time.Minute), help: "count failures within this time, successes between or not; 0 counts those in a row"},
 		{name: "probe-every", fallback: "1s", flag: deciding, valid: durationWithin(100*time.Millisecond, 10*time.Minute), help: "how often one call finds out whether that shard is back"},
@@ -124,20 +123,43 @@ func settings() []setting {
 		{name: "store-cert-file", flag: answering | looking, help: "own certificate for the store (PEM)"},
 		{name: "store-key-file", flag: answering | looking, help: "key of the own certificate (PEM)"},
 		{name: "max-buckets", fallback: "1000000", flag: deciding, valid: wholeWithin(1, 1e9), help: "most buckets the memory store holds"},
-
 		{name: "plain-identities", fallback: "false", flag: answering | looking, valid: truth, toggle: true, help: "keys are account ids, not secrets: store and log them as they are"},
 		{name: "key-hash", secret: true, flag: nowhere, help: "secret that keys are hashed with; the same on all pods"},
 		{name: "key-hash-file", flag: answering | looking, help: "file with the secret that keys are hashed with"},
+	}
+}
 
-		{name: "max-inflight", fallback: "4096", flag: deciding, valid: wholeWithin(1, 1e6), help: "most checks under way; more get 503"},
+// askerSettings are who asks, and the proxy's upstream.
+func askerSettings() []setting {
+	return []setting{
+		{name: "upstream", flag: proxying, help: "where the proxy sends requests: http://host:port, https://… or h2c://…"},
+		{name: "upstream-ca-file", flag: proxying, help: "certificates to trust at the upstream (PEM)"},
+		{name: "upstream-latency-target", fallback: "0s", flag: proxying, valid: durationWithin(0, time.Hour), help: "95th percentile of the upstream's latency above which rules with a shed_floor give way; 0 looks at 503 and 429 only"},
+		{name: "preserve-host", fallback: "false", flag: proxying, valid: truth, toggle: true, help: "send the client's Host to the upstream"},
+		{name: "cost", fallback: "1", flag: proxying, valid: wholeWithin(1, 1e9), help: "tokens a request spends, or is estimated to with cost-header"},
+		{name: "cost-header", flag: proxying, help: "header of the upstream's answer that tells what the request cost"},
+		{name: "trusted-proxies", flag: deciding, valid: networks, help: "networks of the proxies and gateways in front whose word about clients is believed, such as 10.0.0.0/8,fd00::/8"},
+		{name: "trusted-hops", fallback: "0", flag: deciding, valid: wholeWithin(0, 16), help: "how many proxies are in front, where their networks are not known"},
+		{name: "forwarding-header", fallback: "X-Forwarded-For", flag: deciding, words: []string{"X-Forwarded-For", "Forwarded"}, help: "the header in which they tell the client's address"},
+		{name: "identity", flag: deciding, valid: sources, help: "where attributes of a request come from: api_key=header:X-Api-Key,user=claim:sub"},
+		{name: "routes-file", flag: deciding, help: "file of route templates, one a line, such as GET /v1/labels/{id}"},
+		{name: "domain", fallback: "default", flag: deciding, help: "domain of the rules for requests that gateways ask about, and of the proxy"},
+		{name: "jwt-keys-file", flag: deciding, help: "key set (JWKS) that bearer tokens are verified with, for identity claim:…; read again when it changes"},
+		{name: "jwt-issuer", flag: deciding, help: "issuer that bearer tokens must name"},
+		{name: "jwt-audience", flag: deciding, help: "audience that bearer tokens must name"},
+	}
+}
+
+// answerSettings are how it answers.
+func answerSettings() []setting {
+	return []setting{
+		{name: "max-inflight", fallback: "4096", flag: serving, valid: wholeWithin(1, 1e6), help: "most checks under way; more get 503"},
 		{name: "drain", fallback: "0s", flag: deciding, valid: durationWithin(0, 10*time.Minute), help: "how long to go on answering, not ready, before stopping"},
 		{name: "reset-style", fallback: "epoch", flag: deciding, words: []string{"epoch", "seconds"}, help: "X-RateLimit-Reset as epoch or seconds"},
 		{name: "ietf-headers", fallback: "draft-11", flag: deciding, words: []string{"draft-11", "off"}, help: "RateLimit fields: draft-11 or off"},
 		{name: "retry-jitter", fallback: "0", flag: deciding, valid: jitter, help: "spread Retry-After by up to this part of it, 0 to 0.1, later only"},
-
 		{name: "log-level", fallback: "info", flag: answering, words: []string{"debug", "info", "warn", "error"}, help: "debug, info, warn or error"},
 		{name: "log-format", fallback: "text", flag: answering, words: []string{"text", "json"}, help: "text or json"},
-
 		{name: "server", fallback: "http://127.0.0.1:8080", flag: checking, valid: httpURL, help: "base URL of the server to ask"},
 	}
 }

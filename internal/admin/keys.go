@@ -186,7 +186,10 @@ func checkOf(body *api.Check) (tallygate.Check, error) {
 	case body.Cost != nil && len(body.Entries) > 0:
 		return tallygate.Check{}, refuseAt(api.BadRequest, "#/cost", "with entries, each entry has its own cost")
 	}
-	check := tallygate.Check{Domain: body.Domain, Attributes: body.Attributes}
+	check := tallygate.Check{Domain: body.Domain}
+	if len(body.Attributes) > 0 {
+		check.Attributes = body.Attributes // an empty map would be attributes all the same
+	}
 	if len(body.Entries) == 0 {
 		var err error
 		if check.Cost, check.Look, err = cost(body.Cost, "#/cost"); err != nil {
@@ -204,10 +207,12 @@ func checkOf(body *api.Check) (tallygate.Check, error) {
 	return check, nil
 }
 
+// cost reads a cost. One that is not given stays so: the limiter takes it for 1 where
+// there is one to take, and a check of entries has none of its own.
 func cost(given *int64, at string) (cost int64, look bool, err error) {
 	switch {
 	case given == nil:
-		return 1, false, nil
+		return 0, false, nil
 	case *given < 0:
 		return 0, false, refuseAt(api.Code(tallygate.CodeInvalidCost), at, fmt.Sprintf("cost %d is below 0", *given))
 	default:

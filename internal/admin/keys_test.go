@@ -7,10 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/internal/admin"
 	"github.com/tallygate/tallygate/internal/admin/api"
+	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/rules/yaml"
 )
 
 // Looking spends nothing and changes no state (API-02); keys may be anything.
@@ -122,6 +125,37 @@ func TestExplain(t *testing.T) {
 	} {
 		if got := r.ask(t, "POST", "/v1/explain", body); got.status != status {
 			t.Errorf("%s: status %d, want %d: %s", body, got.status, status, got.body)
+		}
+	}
+}
+
+// The limiter is a real one: it has its own mind about what a check may have.
+func TestExplain_limiter(t *testing.T) {
+	t.Parallel()
+	set, problems := yaml.Parse([]byte("rules:\n- {id: free, domain: shop, match: {plan: free}, identity: k, algorithm: token_bucket, rate: 1, burst: 5, max_cost: 5}\n"))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	snapshot, problems := rules.Compile(nil, set, 1, time.Now())
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	limiter, err := tallygate.New(tallygate.Config{Rules: tallygate.Fixed(snapshot)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, func(c *admin.Config) { c.Looker = limiter })
+	for name, body := range map[string]string{
+		"entries":                      `{"domain":"shop","entries":[{"rule":"free","key":"a"}]}`,
+		"entries with a cost":          `{"domain":"shop","entries":[{"rule":"free","key":"a","cost":5}]}`,
+		"entries that look":            `{"domain":"shop","entries":[{"rule":"free","key":"a","cost":0}]}`,
+		"entries and empty attributes": `{"domain":"shop","attributes":{},"entries":[{"rule":"free","key":"a"}]}`,
+		"attributes":                   `{"domain":"shop","attributes":{"plan":"free","k":"a"}}`,
+		"attributes with a cost":       `{"domain":"shop","attributes":{"plan":"free","k":"a"},"cost":5}`,
+	} {
+		got := read[api.Explanation](t, r.must(t, "POST", "/v1/explain", body))
+		if got.Verdict != "allow" || len(got.Rules) != 1 || got.Rules[0].Remaining != 5 {
+			t.Errorf("%s: got %+v", name, got)
 		}
 	}
 }

@@ -26,14 +26,20 @@ func rooms() []namedRoom {
 		{"internal/keyed", room{}},
 		{"internal/headers", room{}},
 		{"internal/spelling", room{}},
+		{"internal/unlimited", room{}},
 		{"internal/load", room{outside: []string{"github.com/HdrHistogram/hdrhistogram-go"}}},
 		{"internal/algorithm", room{house: []string{"limit"}}},
 		{"internal/candidate", room{}},
+		{"internal/counters", room{}},
+		{"internal/names", room{}},
+		{"internal/newcomers", room{}},
+		{"internal/sampled", room{}},
 		{"internal/uplink", room{}},
 		{"internal/pressure", room{}},
 
 		// The contracts, and what stands on them alone.
 		{"store", room{house: []string{"limit", "internal/algorithm", "internal/keyed"}}},
+		{"internal/calls", room{house: []string{"store"}}},
 		{"internal/pod", room{house: []string{"limit", "store", "internal/keyed"}}},
 		{"internal/breaker", room{house: []string{"limit", "store"}}},
 		{"rules", room{house: []string{"limit", "identity", "internal/spelling"}}},
@@ -45,12 +51,12 @@ func rooms() []namedRoom {
 		{"redisstore", room{house: []string{"limit", "identity", "store", "internal/algorithm", "internal/breaker"}, outside: []string{"github.com/redis/rueidis"}}},
 
 		// The library. It compiles nothing of anybody else's.
-		{root, room{house: []string{"limit", "identity", "store", "rules", "internal/candidate", "internal/pod", "internal/reservation"}}},
+		{root, room{house: []string{"limit", "identity", "store", "rules", "internal/calls", "internal/candidate", "internal/counters", "internal/names", "internal/newcomers", "internal/pod", "internal/reservation", "internal/sampled"}}},
 
 		// The library in front of a handler and of a gRPC method. The second's modules are
 		// one family: grpc, its error details, and the protobuf they are made of.
-		{"httplimit", room{house: []string{root, "identity", "identity/request", "internal/headers"}}},
-		{"grpclimit", room{house: []string{root, "identity", "identity/request", "internal/headers"}, outside: []string{"google.golang.org"}}},
+		{"httplimit", room{house: []string{root, "identity", "identity/request", "internal/headers", "internal/unlimited"}}},
+		{"grpclimit", room{house: []string{root, "identity", "identity/request", "internal/headers", "internal/unlimited"}, outside: []string{"google.golang.org"}}},
 
 		// The figures, for who wants them.
 		{"metrics", room{house: []string{root}, outside: []string{"github.com/prometheus/client_golang"}}},
@@ -86,7 +92,7 @@ func rooms() []namedRoom {
 		{"internal/envoyconfig", room{house: []string{"limit", "rules", "internal/spelling", "internal/yamltree"}, outside: []string{"github.com/goccy/go-yaml"}}},
 
 		// The server.
-		{"internal/server", room{house: []string{root, "limit", "store", "rules", "identity", "identity/request", "internal/headers"}}},
+		{"internal/server", room{house: []string{root, "limit", "store", "rules", "identity", "identity/request", "internal/headers", "internal/unlimited"}}},
 		{"internal/proxy", room{house: []string{root, "identity", "rules", "httplimit", "internal/headers", "internal/pressure"}}},
 
 		{"internal/rls", room{
@@ -106,6 +112,7 @@ func rooms() []namedRoom {
 		{"cmd/tallygate", room{
 			house: []string{
 				root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/spelling", "internal/tlsfiles", "internal/envoyconfig", "internal/rls",
+				"httplimit", "identity/jwt", "identity/request", "internal/newest", "internal/proxy",
 				"internal/admin", "internal/admin/api", "internal/admin/token", "internal/fleet",
 				"internal/rulestore", "internal/rulestore/feed", "internal/rulestore/file", "internal/rulestore/kept", "internal/rulestore/postgres", "internal/rulestore/remote", "internal/rulestore/sqlite",
 				"internal/server", "internal/sim", "internal/sim/scenario", "internal/sim/scenarios",
@@ -158,7 +165,7 @@ const (
 	maxFileLines     = 500   // of code
 	maxTestFileLines = 1_000 // of tests
 	maxRootLines     = 3_000 // of the root package's code
-	maxChain         = 7     // packages one below the other: cmd, server, library, pod, store, algorithm, limit
+	maxChain         = 8     // packages one below the other: cmd, proxy, httplimit, library, pod, store, algorithm, limit
 	maxOutside       = 3     // modules a package uses: Envoy's messages need gRPC, and both protobuf
 	maxDirect        = 26    // direct dependencies of the module
 )

@@ -21,7 +21,7 @@ func (r *Runner) GiveBack(ctx context.Context, dst []store.Grant, ops []store.Op
 	}
 	if len(others) > 0 {
 		asked, err = r.store.Take(ctx, others)
-		if err = short(others, asked, err); err != nil {
+		if err = Short(others, asked, err); err != nil {
 			return dst, err
 		}
 		r.pod.GaveBack(r.now(), others, asked)

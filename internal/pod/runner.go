@@ -272,7 +272,7 @@ func (r *Runner) askDirect(ctx context.Context, ops []store.Op) ([]store.Grant, 
 		ctx = within
 		for told := 1; c != nil; told++ {
 			grants, err := r.store.Take(ctx, c.Ops)
-			err = short(c.Ops, grants, err)
+			err = Short(c.Ops, grants, err)
 			r.pod.Reply(r.now(), c, grants, err)
 			if err != nil {
 				return nil, unsent(err)
@@ -283,18 +283,24 @@ func (r *Runner) askDirect(ctx context.Context, ops []store.Op) ([]store.Grant, 
 		}
 	}
 	grants, err := r.store.Take(ctx, ops)
-	if err = short(ops, grants, err); err == nil {
+	if err = Short(ops, grants, err); err == nil {
 		r.pod.Answered(r.now(), ops, grants)
 	}
 	return grants, err
 }
 
-// short is the error of a store that broke its contract.
-func short(ops []store.Op, grants []store.Grant, err error) error {
+// Short returns err, and of a store that broke its contract the error that it should
+// have returned.
+func Short(ops []store.Op, grants []store.Grant, err error) error {
 	if err == nil && len(grants) != len(ops) {
-		err = &store.StoreError{Kind: store.Refused, Sent: true, Err: fmt.Errorf("%d grants for %d ops", len(grants), len(ops))}
+		err = broken(len(grants), len(ops))
 	}
 	return err
+}
+
+// broken is apart so that Short, which each check goes through, is inlined.
+func broken(grants, ops int) error {
+	return &store.StoreError{Kind: store.Refused, Sent: true, Err: fmt.Errorf("%d grants for %d ops", grants, ops)}
 }
 
 // run makes a call and those that follow from it. After the end none is made: then
@@ -314,7 +320,7 @@ func (r *Runner) run(c *Call) {
 func (r *Runner) fly(c *Call) {
 	for c != nil {
 		grants, err := r.store.Take(r.context, c.Ops)
-		c = r.land(c, grants, short(c.Ops, grants, err))
+		c = r.land(c, grants, Short(c.Ops, grants, err))
 	}
 }
 

@@ -76,7 +76,8 @@ type Config struct {
 	Drain, Finish time.Duration
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Log gets the HTTP server's own errors and the upstream's. Nil means none.
+	// Log gets the HTTP server's own errors and the upstream's, and those of Limit where
+	// that has no Log of its own. Nil means none.
 	Log *slog.Logger
 }
 
@@ -124,6 +125,9 @@ func (c *Config) validate() error {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Limit.Log == nil {
+		c.Limit.Log = c.Log
 	}
 	return nil
 }

@@ -1,10 +1,12 @@
 package proxy_test
 
 import (
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -226,6 +228,43 @@ func TestHost(t *testing.T) {
 	f = serve(t, host, 10, proxy.Config{})
 	if _, body := f.get(t, "/x"); body == f.addr+"/x" {
 		t.Errorf("got %s", body)
+	}
+}
+
+// logged is a log that is read while it is written.
+type logged struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logged) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func TestADomainWithoutRulesIsToldOf(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	var config proxy.Config
+	config.Limit.Limiter = limiterOf(t, c, snapshotOf(t, c, rule("r", "ip", 1)))
+	config.Limit.Domain = "nowhere"
+	log := &logged{}
+	config.Log = slog.New(slog.NewTextHandler(log, nil))
+	f := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), 0, config)
+	for range 3 {
+		if r, _ := f.get(t, "/"); r.StatusCode != 200 {
+			t.Errorf("%d", r.StatusCode)
+		}
+	}
+	if s := log.text(); strings.Count(s, "requests pass unlimited") != 1 || !strings.Contains(s, "domain=nowhere") {
+		t.Errorf("logged %q, want one warning that names the domain", s)
 	}
 }
 

@@ -35,6 +35,10 @@ func asStatus(ctx context.Context, err error) error {
 		return status.Error(codes.InvalidArgument, text)
 	case tallygate.CodeStoreTimeout, tallygate.CodeStoreUnavailable, tallygate.CodeClosed:
 		return status.Error(codes.Unavailable, text)
+	case tallygate.CodeOverloaded:
+		return status.Error(codes.ResourceExhausted, text)
+	case tallygate.CodeNotReservable: // nothing is reserved here
+		return status.Error(codes.FailedPrecondition, text)
 	case tallygate.CodeCanceled:
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return status.Error(codes.DeadlineExceeded, text)

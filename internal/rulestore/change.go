@@ -61,9 +61,9 @@ type Change struct {
 	Percent int
 }
 
-// MaxChanges bounds one bulk: as many as the largest rules file holds, so that any
-// file can be taken over in one step.
-const MaxChanges = 100_000
+// MaxChanges bounds one bulk: what 1,000 rules with 100,000 overrides are, and as
+// much again, so that a file of them can be taken over in one step.
+const MaxChanges = 200_000
 
 // Applied is what a bulk did, or for a dry run what it would do.
 type Applied struct {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/identity"
@@ -28,7 +29,8 @@ type Forward struct {
 	// Route returns the route's template of the original request. Nil means that all
 	// are "other": rules can then tell routes apart only by "*".
 	Route func(r *http.Request) string
-	// Domain is the set of rules; "" means "default".
+	// Domain is the set of rules; "" means "default". While it has no rule at all,
+	// everything passes, and the server's Log is warned at most once a minute.
 	Domain string
 	// Attributes adds facts of the original request, or changes them. Nil adds none.
 	Attributes func(r *http.Request, attrs map[string]string)
@@ -90,6 +92,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request) {
 	switch err := s.decideForward(r, x); {
 	case tallygate.CodeOf(err) == tallygate.CodeUnknownDomain:
 		// Deleting the last rule must not stop the site.
+		s.silent.Passed(time.Now(), s.gateways.Domain)
 		w.WriteHeader(http.StatusOK)
 	case err != nil:
 		s.refuseForward(w, deny, asError(err))

@@ -1,9 +1,11 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -213,8 +215,19 @@ func TestForwardMapsEveryRefusal(t *testing.T) {
 	})
 	t.Run("no rules at all let pass", func(t *testing.T) {
 		t.Parallel()
-		if r := ask(forwarding(t, nil), "", gatewayPeer, login()...); r.StatusCode != 200 {
-			t.Errorf("%d", r.StatusCode)
+		var logged bytes.Buffer
+		asking := gateways(t)
+		asking.Domain = "nowhere"
+		h := newHandler(t, server.Config{
+			Limiter: newLimiter(t, newClock(), nil), Forward: asking, Log: slog.New(slog.NewTextHandler(&logged, nil)),
+		})
+		for range 3 {
+			if r := ask(h, "", gatewayPeer, login()...); r.StatusCode != 200 {
+				t.Errorf("%d", r.StatusCode)
+			}
+		}
+		if s := logged.String(); strings.Count(s, "requests pass unlimited") != 1 || !strings.Contains(s, "domain=nowhere") {
+			t.Errorf("logged %q, want one warning that names the domain", s)
 		}
 	})
 	t.Run("a limiter that is closed", func(t *testing.T) {

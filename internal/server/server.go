@@ -31,6 +31,7 @@ import (
 
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/internal/headers"
+	"github.com/tallygate/tallygate/internal/unlimited"
 )
 
 // Decider decides checks; a *tallygate.Limiter.
@@ -68,7 +69,8 @@ type Config struct {
 	Finish time.Duration
 	// Version is what GET /version answers.
 	Version Version
-	// Log gets the HTTP server's own errors. Nil means none.
+	// Log gets the HTTP server's own errors, and is warned while gateways ask for a
+	// domain without rules. Nil means none.
 	Log *slog.Logger
 }
 
@@ -92,11 +94,13 @@ type Server struct {
 	tls          *tls.Config
 	style        headers.Style
 	gateways     *Forward
-	maxInflight  int64
-	drain        time.Duration
-	finish       time.Duration
-	version      Version
-	http         *http.Server
+	// silent tells that there is nothing to limit by what gateways ask for.
+	silent      *unlimited.Notice
+	maxInflight int64
+	drain       time.Duration
+	finish      time.Duration
+	version     Version
+	http        *http.Server
 
 	inflight  atomic.Int64
 	shed      atomic.Int64
@@ -134,6 +138,11 @@ func New(config Config) (*Server, error) {
 		contentJSON: []string{"application/json"},
 	}
 	s.reservations, _ = config.Limiter.(reservations)
+	log := config.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s.silent = unlimited.To(log)
 	if s.ready == nil {
 		s.ready = func() bool { return true }
 	}
@@ -145,7 +154,7 @@ func New(config Config) (*Server, error) {
 	}
 	s.exchanges.New = func() any { return &exchange{body: make([]byte, 0, firstBody)} }
 	s.forwards.New = func() any { return &forwarded{attrs: make(map[string]string, firstAttrs)} }
-	s.http = newHTTP(s.Handler(), config.Log)
+	s.http = newHTTP(s.Handler(), log)
 	if s.gateways != nil {
 		s.http.MaxHeaderBytes = maxForwardHeaders
 	}
@@ -153,11 +162,8 @@ func New(config Config) (*Server, error) {
 }
 
 // newHTTP is net/http's server with the bounds that hold on every port. What it has
-// to say goes to log, which may be nil.
+// to say goes to log.
 func newHTTP(h http.Handler, log *slog.Logger) *http.Server {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: readHeaderTimeout,

@@ -19,7 +19,7 @@ type Change struct {
 
 // Apply is a bulk of changes: all or none.
 type Apply struct {
-	Changes []Change `json:"changes" minItems:"1" maxItems:"100000" nullable:"false"`
+	Changes []Change `json:"changes" minItems:"1" maxItems:"200000" nullable:"false"`
 	DryRun  bool     `json:"dry_run,omitempty"`
 }
 
@@ -51,7 +51,7 @@ type Force struct {
 
 // Overrides is a bulk of overrides: all or none.
 type Overrides struct {
-	Overrides []json.RawMessage `json:"overrides" minItems:"1" maxItems:"100000" nullable:"false" doc:"overrides, each with if_match: the version that the caller has seen; absent or 0 means that there must be none"`
+	Overrides []json.RawMessage `json:"overrides" minItems:"1" maxItems:"200000" nullable:"false" doc:"overrides, each with if_match: the version that the caller has seen; absent or 0 means that there must be none"`
 }
 
 // OverridesApplied is what a bulk of overrides did.

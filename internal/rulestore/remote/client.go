@@ -18,6 +18,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tallygate/tallygate/internal/admin/api"
 	"github.com/tallygate/tallygate/internal/rulestore"
@@ -25,6 +26,14 @@ import (
 
 // maxAnswer bounds an answer: the results of the largest bulk, and some.
 const maxAnswer = 512 << 20
+
+// How long a question may take. A large bulk takes minutes: as long as the API itself
+// gives it (docs/admin-api.md), and some.
+const (
+	answerWithin = 30 * time.Second
+	bulkWithin   = 6 * time.Minute
+	largeBody    = 64 << 10
+)
 
 // Client asks one admin API. It is safe for concurrent use.
 type Client struct {
@@ -60,32 +69,53 @@ func (c *Client) do(ctx context.Context, q request, out any) error {
 	if err != nil {
 		return err
 	}
+	within := answerWithin
+	if sent.ContentLength > largeBody {
+		within = bulkWithin
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	sent = sent.WithContext(ctx)
 	client := c.HTTP
 	if client == nil {
 		client = http.DefaultClient
 	}
 	got, err := client.Do(sent)
 	if err != nil {
-		// Of *url.Error the cause alone: the URL may hold a key.
-		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err
-		}
-		return fmt.Errorf("admin API at %s: %w", c.URL, err)
+		return fmt.Errorf("admin API at %s: %w", c.where(), cause(err))
 	}
 	defer func() { _ = got.Body.Close() }() // all that matters was read
 	text, err := io.ReadAll(io.LimitReader(got.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return fmt.Errorf("admin API at %s: %w", c.URL, err)
+		return fmt.Errorf("admin API at %s: %w", c.where(), err)
 	case len(text) > maxAnswer:
-		return fmt.Errorf("admin API at %s: the answer is above %d bytes", c.URL, maxAnswer)
+		return fmt.Errorf("admin API at %s: the answer is above %d bytes", c.where(), maxAnswer)
 	case got.StatusCode >= http.StatusMultipleChoices:
 		return c.problem(got, text)
 	}
 	if err := json.Unmarshal(text, out); err != nil {
-		return fmt.Errorf("admin API at %s: the answer is none of this API: %w", c.URL, err)
+		return fmt.Errorf("admin API at %s: the answer is none of this API: %w", c.where(), err)
 	}
 	return nil
+}
+
+// where is the URL as errors may show it: it may hold a password.
+func (c *Client) where() string {
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return "a URL that cannot be read"
+	}
+	u.User, u.RawQuery = nil, ""
+	return u.String()
+}
+
+// cause is an error without the URL that it is of, which may hold a key or a password.
+func cause(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
 }
 
 // build makes a request of a question.
@@ -104,7 +134,7 @@ func (c *Client) build(ctx context.Context, q request) (*http.Request, error) {
 	}
 	sent, err := http.NewRequestWithContext(ctx, q.method, target, body)
 	if err != nil {
-		return nil, fmt.Errorf("the URL of the admin API: %w", err)
+		return nil, fmt.Errorf("the URL of the admin API: %w", cause(err))
 	}
 	if body != nil {
 		sent.Header.Set("Content-Type", "application/json")
@@ -135,7 +165,7 @@ func (e *Error) Error() string { return e.Detail }
 func (c *Client) problem(got *http.Response, text []byte) error {
 	var p api.Problem
 	if json.Unmarshal(text, &p) != nil || p.Code == "" {
-		return fmt.Errorf("admin API at %s: it answers %s, which is none of this API", c.URL, got.Status)
+		return fmt.Errorf("admin API at %s: it answers %s, which is none of this API", c.where(), got.Status)
 	}
 	e := &rulestore.Error{Rule: p.Rule, Key: p.Key, Message: p.Detail}
 	if p.Index != nil {

@@ -332,6 +332,12 @@ func TestClient_whatIsNoAPI(t *testing.T) {
 	if _, err := c.Usage(t.Context(), "", []string{"secret-key"}); err == nil || strings.Contains(err.Error(), "secret-key") {
 		t.Errorf("got %v, want an error without the key", err)
 	}
+	for _, secret := range []string{"http://kim:pass-word@127.0.0.1:1", "http://kim:pass-word%zz@127.0.0.1:1", "http://127.0.0.1:1?password=pass-word"} {
+		c = remote.Client{URL: secret}
+		if _, err := c.Rule(t.Context(), "a"); err == nil || strings.Contains(err.Error(), "pass-word") {
+			t.Errorf("got %v, want an error without the password", err)
+		}
+	}
 	c = remote.Client{URL: "://"}
 	if _, err := c.Rule(t.Context(), "a"); err == nil {
 		t.Error("a URL that is none")
@@ -361,5 +367,32 @@ func TestWhole_ofOneMoment(t *testing.T) {
 	revision, calm = 0, 4
 	if set, err := c.Whole(t.Context()); err != nil || set.Revision != 4 {
 		t.Errorf("got %+v, %v", set, err)
+	}
+}
+
+// transport answers nothing, and tells how long an answer was waited for.
+type transport struct{ within time.Duration }
+
+func (tr *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	deadline, _ := r.Context().Deadline()
+	tr.within = time.Until(deadline)
+	return nil, errors.New("away")
+}
+
+func TestClient_waitsForABulk(t *testing.T) {
+	t.Parallel()
+	var tr transport
+	c := remote.Client{URL: "http://control", HTTP: &http.Client{Transport: &tr}}
+	change := rulestore.Change{Action: rulestore.ActionLift, Rule: "a", Key: []string{"k"}, IfMatch: 1}
+	for _, tt := range []struct {
+		changes     int
+		least, most time.Duration
+	}{{1, 20 * time.Second, 30 * time.Second}, {10_000, 5 * time.Minute, 6 * time.Minute}} {
+		if _, err := c.Apply(t.Context(), by(), slices.Repeat([]rulestore.Change{change}, tt.changes)...); err == nil {
+			t.Error("nobody was there")
+		}
+		if tr.within < tt.least || tr.within > tt.most {
+			t.Errorf("%d changes: waits %s, want %s to %s", tt.changes, tr.within, tt.least, tt.most)
+		}
 	}
 }

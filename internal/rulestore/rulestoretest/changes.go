@@ -1,6 +1,7 @@
 package rulestoretest
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -140,6 +141,39 @@ func testOverrides(t *testing.T, h Harness) {
 	}
 	if lifts := h.audit(t, rulestore.AuditFilter{Action: rulestore.ActionLift}); len(lifts) != 2 || lifts[0].After != nil || lifts[0].Before == nil {
 		t.Errorf("got %+v", lifts)
+	}
+}
+
+// A rule with many overrides can be deleted in a time that its author waits for.
+func testManyGo(t *testing.T, h Harness) {
+	const many = 50_000
+	h.apply(t, put("a", 10, 0), put("b", 10, 0))
+	kept := h.apply(t, rulestore.Change{Action: rulestore.ActionOverride, Body: override("b", "k", 20)})
+	db := h.SQL(t)
+	start := time.Now()
+	_, err := db.ExecContext(t.Context(), `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50000)
+		INSERT INTO overrides (rule_id, key_id, key_json, body, version, revision, deleted, changed_at_ms)
+		SELECT 'a', '["k' || i || '"]', '["k' || i || '"]', '{"rule":"a","key":"k' || i || '","burst":30}', 7, $1, FALSE, 0 FROM n`, kept.Revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One statement wrote them; the measure is how long that took on this machine.
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Since(start)+3*time.Second)
+	defer cancel()
+	gone, err := h.Store.Apply(ctx, by(), rulestore.Change{Action: rulestore.ActionDelete, Rule: "a", IfMatch: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set := h.whole(t); len(set.Overrides) != 1 || set.Overrides[0].Rule != "b" {
+		t.Errorf("%d overrides are left", len(set.Overrides))
+	}
+	var lifted, told int
+	err = db.QueryRowContext(t.Context(), `SELECT
+		(SELECT count(*) FROM overrides WHERE rule_id = 'a' AND deleted AND version = 8 AND revision = $1 AND changed_at_ms > 0),
+		(SELECT count(*) FROM audit WHERE rule_id = 'a' AND action = 'lift' AND version = 8 AND revision = $1 AND at_ms > 0
+			AND who = 'kim' AND why = 'a test' AND became = '' AND was LIKE '%"burst":30%')`, gone.Revision).Scan(&lifted, &told)
+	if err != nil || lifted != many || told != many {
+		t.Errorf("%d were lifted and %d told of, %v; want %d", lifted, told, err, many)
 	}
 }
 

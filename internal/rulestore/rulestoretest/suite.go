@@ -44,6 +44,7 @@ func Run(t *testing.T, open func(*testing.T) Harness) {
 		"resets are passed on once":            testResetsOnce,
 		"the store's clock":                    testClock,
 		"overrides":                            testOverrides,
+		"many overrides go with their rule":    testManyGo,
 		"keys":                                 testKeys,
 		"resets":                               testResets,
 		"refusals":                             testRefusals,

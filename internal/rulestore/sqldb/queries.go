@@ -41,6 +41,13 @@ const (
 			key_json = excluded.key_json, body = excluded.body, version = excluded.version, revision = excluded.revision,
 			deleted = excluded.deleted, changed_at_ms = excluded.changed_at_ms`
 
+	// Of all overrides of a rule: first the audit, from what they are, then the change.
+	addLifts = `INSERT INTO audit (revision, at_ms, who, why, action, rule_id, key_json, version, was, became)
+		SELECT CAST($2 AS BIGINT), CAST($3 AS BIGINT), CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS TEXT), rule_id, key_json, version + 1, body, ''
+		FROM overrides WHERE rule_id = $1 AND NOT deleted ORDER BY key_id`
+	liftOverrides = `UPDATE overrides SET version = version + 1, revision = $2, deleted = TRUE, changed_at_ms = $3
+		WHERE rule_id = $1 AND NOT deleted`
+
 	queryResetsSince = `SELECT rule_id, key_json, revision, at_ms FROM resets WHERE revision > $1 ORDER BY id`
 	addReset         = `INSERT INTO resets (rule_id, key_json, revision, at_ms) VALUES ($1, $2, $3, $4)`
 	pruneResets      = `DELETE FROM resets WHERE at_ms < $1`

@@ -256,18 +256,15 @@ func about(err error, o rulestore.Override) error {
 	return err
 }
 
-// liftAll removes the overrides of a rule: they would come back with it.
+// liftAll removes the overrides of a rule: they would come back with it. There may be
+// 100,000 of them, so that it takes two statements and not some for each.
 func (w *writer) liftAll(ctx context.Context, rule string) error {
-	all, err := list(ctx, w.tx, scanOverride, queryOverridesOf, rule)
-	if err != nil {
+	at := toMS(w.at)
+	if _, err := w.tx.ExecContext(ctx, addLifts, rule, w.revision, at, w.by.Who, w.by.Why, string(rulestore.ActionLift)); err != nil {
 		return err
 	}
-	for _, o := range all {
-		if _, err := w.lift(ctx, o); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := w.tx.ExecContext(ctx, liftOverrides, rule, w.revision, at)
+	return err
 }
 
 func (w *writer) lift(ctx context.Context, now rulestore.Override) (rulestore.Result, error) {

@@ -1,0 +1,44 @@
+// Package unlimited says in a log that requests pass since their domain has no rule.
+// That lets a site live on when its last rule is deleted, but a domain that is misspelt
+// or not set at all would never show.
+//
+// A [Notice] holds two numbers and no lock, and may be used by any number of goroutines.
+package unlimited
+
+import (
+	"cmp"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// Every is how long a notice is silent after a line.
+const Every = time.Minute
+
+// Notice logs that requests pass unlimited, at most one line each [Every].
+type Notice struct {
+	log *slog.Logger
+	// next is when it may log again, in ms since 1970.
+	next atomic.Int64
+	// passed is the requests since the last line.
+	passed atomic.Int64
+}
+
+// To returns a notice that has not logged yet; nil means slog.Default.
+func To(log *slog.Logger) *Notice {
+	if log == nil {
+		log = slog.Default()
+	}
+	return &Notice{log: log}
+}
+
+// Passed tells of one request that passed; domain "" is the default one.
+func (n *Notice) Passed(now time.Time, domain string) {
+	n.passed.Add(1)
+	next, nowMS := n.next.Load(), now.UnixMilli()
+	if nowMS < next || !n.next.CompareAndSwap(next, nowMS+Every.Milliseconds()) {
+		return
+	}
+	n.log.Warn("requests pass unlimited: there is no rule in their domain; set Domain (--domain) to one that has rules",
+		"domain", cmp.Or(domain, "default"), "passed", n.passed.Swap(0))
+}
