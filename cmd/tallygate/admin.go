@@ -81,7 +81,8 @@ func book(cfg *admin.Config, rules ruleBook) {
 
 // elsewhere gives the API of a pod the rules it works from, to read.
 func elsewhere(cfg *admin.Config, where string, f *followed) {
-	book(cfg, rulestore.ReadOnly{Reader: f.reader, Why: "the rules are at " + maskURL(where) + ": change them there"})
+	cfg.ControlPlane = maskURL(where)
+	book(cfg, rulestore.ReadOnly{Reader: f.reader, Why: "the rules are at " + cfg.ControlPlane + ": change them there"})
 }
 
 // scrapes answers GET /metrics.
@@ -168,8 +169,11 @@ func (m *Main) startAdmin(ctx context.Context, v *values, cfg admin.Config, log 
 // also where it is given by name.
 func listenAdmin(ctx context.Context, address string, tokens bool) (net.Listener, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil || tokens {
-		return listener, err
+	if err != nil {
+		return nil, fmt.Errorf("%w; --admin (TALLYGATE_ADMIN) sets another address", err)
+	}
+	if tokens {
+		return listener, nil
 	}
 	if addr, ok := listener.Addr().(*net.TCPAddr); !ok || !addr.IP.IsLoopback() {
 		return nil, errors.Join(notLoopback(address), listener.Close())

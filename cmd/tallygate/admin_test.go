@@ -107,7 +107,7 @@ func TestAdmin_inUse(t *testing.T) {
 	t.Parallel()
 	s := serve(t, string(yaml.Example()))
 	code, _, stderr := run(t, nil, "serve", "--http", "127.0.0.1:0", "--rules", "file:"+s.rules, "--admin", s.admin)
-	if code != 1 || !strings.Contains(stderr, "admin: ") || !strings.Contains(stderr, "address already in use") {
+	if code != 1 || !strings.Contains(stderr, "admin: ") || !strings.Contains(stderr, "address already in use; --admin (TALLYGATE_ADMIN) sets another address") {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
 }

@@ -39,6 +39,7 @@ func (m *Main) applyCommand(env []string) *cobra.Command {
 	flags.Bool("dry-run", false, "only show what would change, and whether the database would take it")
 	flags.Bool("prune", false, "also delete what the file does not have")
 	flags.String("stage", "full", "full puts changed rules into force, shadow stands them beside the live ones as candidates")
+	completeWords(cmd, "stage", "full", "shadow")
 	return cmd
 }
 
@@ -63,9 +64,10 @@ func (m *Main) apply(cmd *cobra.Command, store *ruleStore, path string) error {
 	if err := stagePlan(cmd, &plan, &now); err != nil {
 		return err
 	}
-	printPlan(out, &plan)
+	candidates := candidatesOf(&now)
+	printPlan(out, &plan, candidates)
 	if len(plan.Steps) == 0 {
-		return nil
+		return stillStanding(out, set.Rules, candidates)
 	}
 	by := author(cmd)
 	if dry, _ := cmd.Flags().GetBool("dry-run"); dry {
@@ -94,10 +96,7 @@ func stagePlan(cmd *cobra.Command, plan *rulestore.Plan, now *rulestore.Set) err
 	if stage == "full" {
 		return nil
 	}
-	candidates := map[string]json.RawMessage{}
-	for _, r := range now.Rules {
-		candidates[r.ID] = r.Candidate.Body
-	}
+	candidates := candidatesOf(now)
 	var steps []rulestore.Step
 	for _, s := range plan.Steps {
 		switch {
@@ -105,7 +104,7 @@ func stagePlan(cmd *cobra.Command, plan *rulestore.Plan, now *rulestore.Set) err
 			return fmt.Errorf("only rules have candidates: %s %s cannot be tried out; leave it out of the file, or apply it with --stage full", s.Action, s.Rule)
 		case s.IfMatch == 0:
 			return fmt.Errorf("rule %s is new, so there is nothing its candidate could stand beside; apply it with --stage full, in mode shadow if it is not to be enforced yet", s.Rule)
-		case bytes.Equal(candidates[s.Rule], s.Body):
+		case bytes.Equal(candidates[s.Rule].Body, s.Body):
 			continue // it stands there already
 		}
 		s.Action = rulestore.ActionPropose
@@ -115,8 +114,46 @@ func stagePlan(cmd *cobra.Command, plan *rulestore.Plan, now *rulestore.Set) err
 	return nil
 }
 
+// candidatesOf are the candidates that stand, by rule.
+func candidatesOf(now *rulestore.Set) map[string]rulestore.Candidate {
+	out := map[string]rulestore.Candidate{}
+	for _, r := range now.Rules {
+		if r.Candidate.Body != nil {
+			out[r.ID] = r.Candidate
+		}
+	}
+	return out
+}
+
+// besideStep says what a step does to the candidate of its rule; "" for nothing.
+func besideStep(s *rulestore.Step, candidates map[string]rulestore.Candidate) string {
+	c, stands := candidates[s.Rule]
+	switch {
+	case !stands || s.Key != nil:
+		return ""
+	case s.Action == rulestore.ActionPropose:
+		return fmt.Sprintf("takes the place of a candidate (%s); its trial begins in shadow", stageOf(c))
+	case s.Action == rulestore.ActionDelete:
+		return fmt.Sprintf("its candidate (%s) goes with it", stageOf(c))
+	default:
+		return fmt.Sprintf("its candidate (%s) stays, and its trial begins anew", stageOf(c))
+	}
+}
+
+// stillStanding names the candidates of a file's rules where nothing else is to be done.
+func stillStanding(out io.Writer, list []rules.Rule, candidates map[string]rulestore.Candidate) error {
+	for _, r := range list {
+		if c, stands := candidates[r.ID]; stands {
+			if _, err := fmt.Fprintf(out, "rule %s has a candidate (%s), which stays as it is: promote makes it live, rollback drops it\n", r.ID, stageOf(c)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // printPlan shows each step, then how many there are.
-func printPlan(out io.Writer, p *rulestore.Plan) {
+func printPlan(out io.Writer, p *rulestore.Plan, candidates map[string]rulestore.Candidate) {
 	var add, change, remove int
 	for _, s := range p.Steps {
 		sign := "~"
@@ -140,6 +177,9 @@ func printPlan(out io.Writer, p *rulestore.Plan) {
 		_, _ = fmt.Fprintf(out, "%s %s\n", sign, name)
 		if s.After != nil {
 			_, _ = fmt.Fprint(out, indent(fieldDiff(s.Before, s.After)))
+		}
+		if text := besideStep(&s, candidates); text != "" {
+			_, _ = fmt.Fprintf(out, "    %s\n", text)
 		}
 	}
 	_, _ = fmt.Fprintf(out, "%d to add, %d to change, %d to delete\n", add, change, remove)

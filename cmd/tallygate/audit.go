@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -21,7 +22,13 @@ func (m *Main) auditCommand(env []string) *cobra.Command {
 	flags.StringArray("key", nil, "only changes of this key; again for each of its values")
 	flags.String("by", "", "only changes by this person or token")
 	flags.String("action", "", "only this action, such as put, canary, override")
-	flags.Duration("since", 0, "only the last so long, such as 24h")
+	addDays(cmd, "since", "only the last so long, such as 24h or 7d")
+	completeRuleFlag(cmd, rulesOfSettings(env))
+	var actions []string
+	for _, action := range rulestore.Actions() {
+		actions = append(actions, string(action))
+	}
+	completeWords(cmd, "action", actions...)
 	flags.Int("limit", rulestore.DefaultPage, "most lines, 1 to 1000")
 	return cmd
 }
@@ -67,7 +74,11 @@ func listAudit(cmd *cobra.Command, store *ruleStore, _ []string) error {
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "WHEN\tWHO\tACTION\tRULE\tKEY\tVERSION\tWHY")
 	for _, e := range entries {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", e.At.Format(time.RFC3339), e.Who, e.Action, orDash(e.Rule), orDash(strings.Join(e.Key, ", ")), e.Version, orDash(e.Why))
+		version := "-" // a reset makes none
+		if e.Version > 0 {
+			version = strconv.FormatInt(e.Version, 10)
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.At.Format(time.RFC3339), e.Who, e.Action, orDash(e.Rule), orDash(strings.Join(e.Key, ", ")), version, orDash(e.Why))
 	}
 	return w.Flush()
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tallygate/tallygate/internal/admin/api"
 )
 
 func checkCommand(env []string) *cobra.Command {
@@ -30,6 +32,7 @@ func checkCommand(env []string) *cobra.Command {
 	flags := cmd.Flags()
 	flags.String("domain", "", "domain of the rules (default the server's default one)")
 	flags.String("rule", "", "rule to ask")
+	completeRuleFlag(cmd, rulesOfSettings(env))
 	flags.StringArray("key", nil, "key to count; again for each part of a rule that counts by several")
 	flags.StringArray("attr", nil, "attribute as NAME=VALUE; the server finds the rules")
 	flags.Int64("cost", 1, "tokens to spend; 0 looks")
@@ -121,12 +124,20 @@ func check(cmd *cobra.Command, env []string) error {
 	case err != nil:
 		return err
 	case a.Code != "":
-		return fmt.Errorf("%s: %s", a.Code, a.Detail)
+		return a.problem()
 	case a.Verdict != "allow":
 		return errDenied
 	default:
 		return nil
 	}
+}
+
+// problem is why there is no verdict, and what to do about it.
+func (a *answer) problem() error {
+	if text := advice(api.Code(a.Code)); text != "" {
+		return fmt.Errorf("%s: %s; %s", a.Code, a.Detail, text)
+	}
+	return fmt.Errorf("%s: %s", a.Code, a.Detail)
 }
 
 // readQuestion makes the body of the flags.
@@ -183,7 +194,7 @@ func askServer(cmd *cobra.Command, base, token string, q question) ([]byte, erro
 	defer client.CloseIdleConnections()
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("is a server running? %w", err)
+		return nil, away(err, "server", "--server", base)
 	}
 	defer func() { _ = response.Body.Close() }()
 	return io.ReadAll(io.LimitReader(response.Body, 16<<20))

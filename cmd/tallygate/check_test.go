@@ -79,7 +79,7 @@ func TestCheckCommandServer(t *testing.T) {
 	for url, want := range map[string]string{
 		other.URL: "does not answer as tallygate does",
 		empty.URL: "does not answer as tallygate does",
-		gone.URL:  "is a server running?",
+		gone.URL:  "is a server running there? --server names another than " + gone.URL,
 	} {
 		code, _, stderr := run(t, []string{"TALLYGATE_SERVER=" + url}, "check", "--rule", "r", "--key", "k")
 		if code != 1 || !strings.Contains(stderr, want) {

@@ -46,6 +46,7 @@ func importCommand(env []string) *cobra.Command {
 	}
 	addFlags(cmd, importing)
 	cmd.Flags().String("report", "none", "text or json: what became of every line, instead of the rules")
+	completeWords(cmd, "report", "none", "text", "json")
 	group.AddCommand(cmd)
 	return group
 }
@@ -156,7 +157,7 @@ func listenRLS(ctx context.Context, v *values, log *slog.Logger) (net.Listener, 
 		log.Warn("no rate limit service for Envoy: the gRPC port is in use; set --grpc", "address", address)
 		return nil, nil //nolint:nilnil // see above
 	case err != nil:
-		return nil, fmt.Errorf("grpc: %w", err)
+		return nil, fmt.Errorf("grpc: %w; --grpc (TALLYGATE_GRPC) sets another address", err)
 	default:
 		return listener, nil
 	}

@@ -31,6 +31,9 @@ type front interface {
 
 // openGate opens rules, store and limiter of the settings.
 func (m *Main) openGate(ctx context.Context, v *values, stderr io.Writer) (g *gate, err error) {
+	if err := v.followsItself(); err != nil {
+		return nil, err
+	}
 	g = &gate{pod: podID(v)}
 	g.log = newLog(v, g.pod, stderr)
 	defer func() {

@@ -65,8 +65,12 @@ func load(cmd *cobra.Command, env []string) (*values, error) {
 
 // put takes over one value of a layer after checking it.
 func (v *values) put(l layer, s *setting, value, origin string) error {
-	if s.valid != nil {
-		if err := s.valid(value); err != nil {
+	valid := s.valid
+	if s.words != nil {
+		valid = oneOf(s.words...)
+	}
+	if valid != nil {
+		if err := valid(value); err != nil {
 			return usagef("%s: %w", origin, err)
 		}
 	}
@@ -287,13 +291,15 @@ func addFlags(cmd *cobra.Command, of commands) {
 	for _, s := range settings() {
 		switch {
 		case s.flag&of == 0:
+			continue
 		case s.toggle:
 			cmd.Flags().Bool(s.name, false, s.help)
 		default:
 			cmd.Flags().String(s.name, s.fallback, s.help)
 		}
-		if s.flag&of != 0 {
-			cmd.Flags().Lookup(s.name).Annotations = map[string][]string{isSetting: {}}
+		cmd.Flags().Lookup(s.name).Annotations = map[string][]string{isSetting: {}}
+		if s.words != nil {
+			completeWords(cmd, s.name, s.words...)
 		}
 	}
 }

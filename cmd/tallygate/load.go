@@ -10,7 +10,7 @@ import (
 	loader "github.com/tallygate/tallygate/internal/load"
 )
 
-func loadCommand() *cobra.Command {
+func loadCommand(env []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "load --rule ID",
 		Short: "Send many checks to running servers and measure what comes of them",
@@ -23,13 +23,14 @@ func loadCommand() *cobra.Command {
 		Example: "  tallygate load --server http://127.0.0.1:8081 --server http://127.0.0.1:8082 --domain public-api \\\n" +
 			"    --rule growth-global --key acct_load --rps 500 --duration 10s --rate 100 --burst 200",
 		Args: noArgs,
-		RunE: runLoad,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runLoad(cmd, env) },
 	}
 	addOutput(cmd)
 	flags := cmd.Flags()
-	flags.StringArray("server", []string{"http://127.0.0.1:8080"}, "base URL of a server to ask; again for each, asked in turn")
+	flags.StringArray("server", nil, "base URL of a server to ask; again for each, asked in turn (default the setting server, http://127.0.0.1:8080)")
 	flags.String("domain", "", "domain of the rule (default the server's default one)")
 	flags.String("rule", "", "rule to ask")
+	completeRuleFlag(cmd, rulesOfSettings(env))
 	flags.String("key", "load", "key to count; with --keys above 1 a number follows it")
 	flags.Int("keys", 1, "how many keys, in turn")
 	flags.Int64("cost", 1, "tokens each check spends")
@@ -42,7 +43,11 @@ func loadCommand() *cobra.Command {
 	return cmd
 }
 
-func runLoad(cmd *cobra.Command, _ []string) error {
+func runLoad(cmd *cobra.Command, env []string) error {
+	v, err := load(cmd, env)
+	if err != nil {
+		return err
+	}
 	asData, err := wantsData(cmd)
 	if err != nil {
 		return err
@@ -54,7 +59,9 @@ func runLoad(cmd *cobra.Command, _ []string) error {
 	plan.Rate, _ = flags.GetFloat64("rps")
 	plan.Workers, _ = flags.GetInt("workers")
 	plan.Duration, _ = flags.GetDuration("duration")
-	target.Servers, _ = flags.GetStringArray("server")
+	if target.Servers, _ = flags.GetStringArray("server"); len(target.Servers) == 0 {
+		target.Servers = []string{v.String("server")}
+	}
 	target.Domain, _ = flags.GetString("domain")
 	target.Rule, _ = flags.GetString("rule")
 	target.Key, _ = flags.GetString("key")

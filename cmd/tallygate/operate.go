@@ -2,8 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -27,6 +25,7 @@ func (m *Main) operateCommands(env []string) []*cobra.Command {
 	flags := explain.Flags()
 	flags.String("domain", "", "domain of the rules (default the server's default one)")
 	flags.String("rule", "", "rule to ask, instead of those that match")
+	completeRuleFlag(explain, rulesOfControl(env))
 	flags.StringArray("key", nil, "key to count, with --rule; again for each part of a rule that counts by several")
 	flags.StringArray("attr", nil, "attribute as NAME=VALUE")
 	flags.Int64("cost", 1, "tokens that the request would spend")
@@ -34,6 +33,7 @@ func (m *Main) operateCommands(env []string) []*cobra.Command {
 	reset := operateCommand(env, "reset KEY…", "Make the buckets of a key full again, on every pod", resetKey)
 	reset.Flags().String("domain", rules.DefaultDomain, "domain of the rules")
 	reset.Flags().String("rule", "", "only the bucket of this rule")
+	completeRuleFlag(reset, rulesOfControl(env))
 	addAuthor(reset)
 	keys.AddCommand(reset)
 	return []*cobra.Command{pods, usage, explain, keys}
@@ -54,7 +54,7 @@ func operateCommand(env []string, use, short string, run func(*cobra.Command, *r
 			return err
 		}
 		defer c.HTTP.CloseIdleConnections()
-		return away(v.String("control"), run(cmd, c, args))
+		return away(advised(run(cmd, c, args)), "server or control plane", "--control", v.String("control"))
 	}
 	addFlags(cmd, operating)
 	addOutput(cmd)
@@ -67,14 +67,6 @@ func keyArgs(cmd *cobra.Command, args []string) error {
 		return usagef("%s takes the 1 to %d values of a key, not %d", cmd.CommandPath(), rules.MaxIdentity, len(args))
 	}
 	return nil
-}
-
-// away says what to look at where nobody answered.
-func away(where string, err error) error {
-	if err != nil && (unreachable(err) || errors.Is(err, context.DeadlineExceeded)) {
-		return fmt.Errorf("%w; is a server or control plane running there? --control names another than %s", err, maskURL(where))
-	}
-	return err
 }
 
 func listPods(cmd *cobra.Command, c *remote.Client, _ []string) error {
@@ -187,13 +179,25 @@ func explainCheck(cmd *cobra.Command, c *remote.Client, _ []string) error {
 	if x.DeniedBy != "" {
 		by = ", by " + x.DeniedBy
 	}
-	_, _ = fmt.Fprintf(w, "%s%s, at revision %d of domain %s; %s do not match\n", x.Verdict, by, x.Revision, x.Domain, count(x.Unmatched, "other rule"))
+	_, _ = fmt.Fprintf(w, "%s%s, at revision %d of domain %s; %s\n", x.Verdict, by, x.Revision, x.Domain, unmatched(x.Unmatched))
 	_, _ = fmt.Fprintln(w, "RULE\tSAYS\tACTION\tKEY\tLIMIT\tREMAINING\tRETRY\tOVERRIDE\tNOTE")
 	for _, r := range x.Rules {
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", r.Rule, r.Verdict, r.Action, orDash(strings.Join(r.Key, ", ")),
 			r.Limit, r.Remaining, wait(r.RetryMS), numbersOf(r.Override), noteOf(&r))
 	}
 	return w.Flush()
+}
+
+// unmatched says how many rules have nothing to say about a check.
+func unmatched(others int) string {
+	switch others {
+	case 0:
+		return "there is no other rule in it"
+	case 1:
+		return "1 other rule does not match"
+	default:
+		return fmt.Sprintf("%d other rules do not match", others)
+	}
 }
 
 func noteOf(r *api.RuleExplanation) string {

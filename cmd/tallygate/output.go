@@ -18,7 +18,12 @@ const (
 // addOutput adds the flag -o.
 func addOutput(cmd *cobra.Command) {
 	cmd.Flags().StringP("output", "o", outputTable, "table, json or yaml")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputTable, outputJSON, outputYAML}, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	completeWords(cmd, "output", outputTable, outputJSON, outputYAML)
+}
+
+// completeWords has the shell complete a flag, which is there, by these words.
+func completeWords(cmd *cobra.Command, flag string, words ...string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // wantsData reports whether -o asks for data in place of a table.

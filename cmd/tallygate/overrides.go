@@ -18,31 +18,25 @@ func (m *Main) overridesCommand(env []string) *cobra.Command {
 	group := &cobra.Command{Use: "overrides", Short: "Other numbers for single keys", Args: noArgs, RunE: help}
 	list := m.recordCommand(env, "list", "List the overrides", listOverrides)
 	list.Flags().String("rule", "", "only those of this rule")
+	completeRuleFlag(list, rulesOfSettings(env))
 	add := m.recordCommand(env, "add", "Give a key other numbers than its rule's, or change them", m.addOverride)
-	add.Long = "Give a key other numbers than its rule's, or change them. Numbers that are not given are the rule's.\n" +
+	add.Long = "Give a key other numbers than its rule's, or change them. Numbers of a new override that are not given\n" +
+		"are the rule's; of one that is there already everything stays that no flag names: numbers, end, reason,\n" +
+		"owner. To take a number back, delete the override and add it anew.\n\n" +
 		"With --for or --until the override ends by itself, on every pod at the same time."
-	add.Example = "  tallygate overrides add --rule growth-global --key acct_7Q2 --rate 25000 --burst 50000 --for 168h --reason 'launch week'"
+	add.Example = "  tallygate overrides add --rule growth-global --key acct_7Q2 --rate 25000 --burst 50000 --for 7d --reason 'launch week'\n" +
+		"  tallygate overrides add --rule growth-global --key acct_7Q2 --forever"
 	addOverrideFlags(add)
 	remove := m.recordCommand(env, "delete", "Delete the override of a key", deleteOverride)
+	remove.Flags().Bool("yes", false, "do not ask")
 	for _, cmd := range []*cobra.Command{add, remove} {
 		cmd.Flags().String("rule", "", "rule that the override is of")
 		cmd.Flags().StringArray("key", nil, "key as it comes in; again for each value of a rule that counts by several")
-		_ = cmd.RegisterFlagCompletionFunc("rule", m.completeRules(env)) // the flag is there
+		completeRuleFlag(cmd, rulesOfSettings(env))
 		addAuthor(cmd)
 	}
 	group.AddCommand(list, add, remove)
 	return group
-}
-
-func addOverrideFlags(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	for _, name := range []string{"rate", "per-s", "burst", "limit", "window-s", "max-cost"} {
-		flags.Int64(name, 0, strings.ReplaceAll(name, "-", "_")+" in place of the rule's")
-	}
-	flags.Duration("for", 0, "end after this time")
-	flags.String("until", "", "end at this time, such as 2026-12-24T18:00:00Z")
-	flags.String("reason", "", "what it is for")
-	flags.String("owner", "", "who answers for it")
 }
 
 // shownOverride is an override as list and add show it.
@@ -76,7 +70,7 @@ func listOverrides(cmd *cobra.Command, store *ruleStore, _ []string) error {
 	if asData {
 		shown := make([]shownOverride, 0, len(all))
 		for _, o := range all {
-			shown = append(shown, shownOverride{Version: o.Version, Revision: o.Revision, ChangedAt: o.ChangedAt, Override: o.Body})
+			shown = append(shown, shownOf(&o))
 		}
 		return writeData(cmd, shown)
 	}
@@ -117,79 +111,6 @@ func numbersOf(body json.RawMessage) string {
 	return orDash(strings.Join(parts, ", "))
 }
 
-func (m *Main) addOverride(cmd *cobra.Command, store *ruleStore, _ []string) error {
-	asData, err := wantsData(cmd)
-	if err != nil {
-		return err
-	}
-	o, err := m.readOverride(cmd)
-	if err != nil {
-		return err
-	}
-	body, err := json.Marshal(o)
-	if err != nil {
-		return err
-	}
-	ctx := cmd.Context()
-	change := rulestore.Change{Action: rulestore.ActionOverride, Rule: o.Rule, Key: o.Key, Body: body}
-	now, err := store.Override(ctx, o.Rule, o.Key)
-	switch {
-	case err == nil:
-		change.IfMatch = now.Version
-	case rulestore.CodeOf(err) != rulestore.NotFound:
-		return err
-	}
-	applied, err := store.Apply(ctx, author(cmd), change)
-	if err != nil {
-		return raced(err)
-	}
-	printWarnings(cmd, &applied)
-	made := &applied.Results[0].Override
-	if asData {
-		return writeData(cmd, shownOverride{Version: made.Version, Revision: made.Revision, ChangedAt: made.ChangedAt, Override: made.Body})
-	}
-	ends := "for good"
-	if !o.ExpiresAt.IsZero() {
-		ends = "until " + o.ExpiresAt.Format(time.RFC3339)
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "override of %s for %s: %s, %s, at version %d\n", o.Rule, strings.Join(o.Key, ", "), numbersOf(body), ends, made.Version)
-	return err
-}
-
-// readOverride makes an override of the flags.
-func (m *Main) readOverride(cmd *cobra.Command) (rules.Override, error) {
-	flags := cmd.Flags()
-	o, err := overrideName(cmd)
-	if err != nil {
-		return o, err
-	}
-	for name, number := range map[string]*int64{
-		"rate": &o.Rate, "per-s": &o.PerS, "burst": &o.Burst, "limit": &o.Limit, "window-s": &o.WindowS, "max-cost": &o.MaxCost,
-	} {
-		*number, _ = flags.GetInt64(name)
-		if flags.Changed(name) && *number < 1 {
-			return o, usagef("--%s %d is below 1", name, *number)
-		}
-	}
-	o.Reason, _ = flags.GetString("reason")
-	o.Owner, _ = flags.GetString("owner")
-	after, _ := flags.GetDuration("for")
-	until, _ := flags.GetString("until")
-	switch {
-	case flags.Changed("for") && until != "":
-		return o, usagef("--for and --until exclude each other")
-	case flags.Changed("for") && after <= 0:
-		return o, usagef("--for %s is not in the future", after)
-	case flags.Changed("for"):
-		o.ExpiresAt = m.now().Add(after).UTC().Truncate(time.Millisecond)
-	case until != "":
-		if o.ExpiresAt, err = time.Parse(time.RFC3339, until); err != nil {
-			return o, usagef("--until %q is no time such as 2026-12-24T18:00:00Z", until)
-		}
-	}
-	return o, nil
-}
-
 // overrideName reads --rule and --key.
 func overrideName(cmd *cobra.Command) (rules.Override, error) {
 	rule, _ := cmd.Flags().GetString("rule")
@@ -208,6 +129,10 @@ func deleteOverride(cmd *cobra.Command, store *ruleStore, _ []string) error {
 	ctx := cmd.Context()
 	now, err := store.Override(ctx, o.Rule, o.Key)
 	if err != nil {
+		return err
+	}
+	question := fmt.Sprintf("Delete the override of %s for %s (%s)?", o.Rule, strings.Join(o.Key, ", "), numbersOf(now.Body))
+	if err := confirm(cmd, question); err != nil {
 		return err
 	}
 	_, err = store.Apply(ctx, author(cmd), rulestore.Change{Action: rulestore.ActionLift, Rule: o.Rule, Key: now.Key, IfMatch: now.Version})

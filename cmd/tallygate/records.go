@@ -19,6 +19,7 @@ import (
 func (m *Main) recordCommands(env []string) []*cobra.Command {
 	list := m.recordCommand(env, "list", "List the rules in the database", listRules)
 	get := m.recordCommand(env, "get ID", "Show a rule as it is in force; -o json shows its candidate and versions too", getRule)
+	get.Flags().Int64("version", 0, "as it was live at this version (default the newest)")
 	history := m.recordCommand(env, "history ID", "List the versions of a rule, who made them and why", ruleHistory)
 	history.Flags().Int("limit", rulestore.DefaultPage, "most versions to list, newest first")
 	diff := m.recordCommand(env, "diff ID", "Show what changed between two versions of a rule", ruleDiff)
@@ -27,14 +28,14 @@ func (m *Main) recordCommands(env []string) []*cobra.Command {
 	remove := m.recordCommand(env, "delete ID", "Delete a rule and its overrides; its history stays", deleteRule)
 	remove.Flags().Bool("yes", false, "do not ask")
 	addAuthor(remove)
-	return append(m.stageCommands(env), m.applyCommand(env), list, get, history, diff, remove)
+	return append(m.stageCommands(env), m.applyCommand(env), m.exportCommand(env), list, get, history, diff, remove)
 }
 
 // recordCommand is a command on a database that must be there.
 func (m *Main) recordCommand(env []string, use, short string, run func(*cobra.Command, *ruleStore, []string) error) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: noArgs}
 	if strings.Contains(use, " ") {
-		cmd.Args, cmd.ValidArgsFunction = oneArg("rule's id"), m.completeRules(env)
+		cmd.Args, cmd.ValidArgsFunction = oneArg("rule's id"), m.completeRules(env, false)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return m.onStore(cmd, env, true, func(s *ruleStore) error { return run(cmd, s, args) })
@@ -63,12 +64,19 @@ func (m *Main) onStore(cmd *cobra.Command, env []string, there bool, run func(*r
 	if path, ok := strings.CutPrefix(where, sqliteScheme); ok && there && missing(path) {
 		return fmt.Errorf("there is no database %s (--rules names another)", path)
 	}
+	what := "server or control plane"
+	if strings.HasPrefix(where, "postgres") {
+		what = "database"
+	}
 	store, err := openBook(cmd.Context(), v, m.now)
 	if err != nil {
-		return fmt.Errorf("rules: %w", err)
+		return away(fmt.Errorf("rules: %w", err), what, "--rules", where)
 	}
 	defer func() { err = errors.Join(err, store.close()) }()
-	return run(store)
+	if err = run(store); strings.HasPrefix(where, sqliteScheme) {
+		return err
+	}
+	return away(advised(err), what, "--rules", where)
 }
 
 // record is a rule as list and get show it in JSON.
@@ -140,24 +148,6 @@ func listRules(cmd *cobra.Command, store *ruleStore, _ []string) error {
 	return w.Flush()
 }
 
-// completeRules completes the ids of rules, as far as they can be read at once.
-func (m *Main) completeRules(env []string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		var ids []string
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		_ = m.onStore(cmd, env, true, func(s *ruleStore) error { // a shell that waits has no use for an error
-			set, err := s.Whole(cmd.Context())
-			for _, r := range set.Rules {
-				ids = append(ids, r.ID)
-			}
-			return err
-		})
-		return ids, cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
 // modeOf is the mode of a body.
 func modeOf(body json.RawMessage) rules.Mode {
 	rule, problems := rules.ParseRule(body)
@@ -202,20 +192,47 @@ func getRule(cmd *cobra.Command, store *ruleStore, args []string) error {
 	if err != nil {
 		return err
 	}
-	r, err := store.Rule(cmd.Context(), args[0])
+	shown, live, err := ruleAt(cmd, store, args[0])
 	if err != nil {
 		return err
 	}
 	if asData {
-		return writeData(cmd, recordOf(&r))
+		return writeData(cmd, shown)
 	}
 	var pretty bytes.Buffer
-	if json.Indent(&pretty, r.Live, "", "  ") != nil {
+	if json.Indent(&pretty, live, "", "  ") != nil {
 		pretty.Reset()
-		pretty.Write(r.Live) // unreadable, and to be seen as it is
+		pretty.Write(live) // unreadable, and to be seen as it is
 	}
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), pretty.String())
 	return err
+}
+
+// ruleAt is a rule now, or at the version that is asked for.
+func ruleAt(cmd *cobra.Command, store *ruleStore, id string) (record, json.RawMessage, error) {
+	if !cmd.Flags().Changed("version") {
+		r, err := store.Rule(cmd.Context(), id)
+		return recordOf(&r), r.Live, err
+	}
+	number, _ := cmd.Flags().GetInt64("version")
+	v, err := liveAt(cmd, store, id, "version", number)
+	if err != nil {
+		return record{}, nil, err
+	}
+	return versionOf(&v), v.Live, nil
+}
+
+// liveAt is an older version of a rule, in which it was there. flag is where its
+// number comes from.
+func liveAt(cmd *cobra.Command, store *ruleStore, id, flag string, number int64) (rulestore.Version, error) {
+	if number < 1 {
+		return rulestore.Version{}, usagef("--%s %d is no version: they are 1 or more, and rules history lists them", flag, number)
+	}
+	v, err := store.Version(cmd.Context(), id, number)
+	if err == nil && v.Live == nil {
+		err = fmt.Errorf("at version %d rule %s was deleted: there is nothing of it", number, id)
+	}
+	return v, err
 }
 
 func ruleHistory(cmd *cobra.Command, store *ruleStore, args []string) error {

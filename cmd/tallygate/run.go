@@ -93,6 +93,8 @@ func (m *Main) command(env []string) *cobra.Command {
 			return cmd.Help()
 		},
 	}
+	root.Version = version().Version
+	root.SetVersionTemplate(versionLine())
 	root.SetFlagErrorFunc(wrongFlag)
 	root.PersistentFlags().String("config", "", "file of settings (default tallygate.yaml, if it is there)")
 	root.AddCommand(
@@ -100,7 +102,7 @@ func (m *Main) command(env []string) *cobra.Command {
 		m.controlCommand(env),
 		m.proxyCommand(env),
 		checkCommand(env),
-		loadCommand(),
+		loadCommand(env),
 		m.rulesCommand(env),
 		m.overridesCommand(env),
 		m.auditCommand(env),

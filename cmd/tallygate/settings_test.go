@@ -71,7 +71,7 @@ func TestSettingsRefused(t *testing.T) {
 		{"unknown in environment", "", []string{"TALLYGATE_STORE_DEADLIN=5ms"}, nil, `unknown setting TALLYGATE_STORE_DEADLIN; did you mean "TALLYGATE_STORE_DEADLINE"?`},
 		{"wrong in environment", "", []string{"TALLYGATE_RETRY_JITTER=NaN"}, nil, `TALLYGATE_RETRY_JITTER: "NaN" is no part from 0 to 0.1`},
 		{"unknown flag", "", nil, []string{"--store-deadlin", "5ms"}, `unknown flag: --store-deadlin; did you mean "store-deadline"?`},
-		{"wrong flag", "", nil, []string{"--reset-style", "iso"}, `--reset-style: reset style "iso" is neither epoch nor seconds`},
+		{"wrong flag", "", nil, []string{"--reset-style", "iso"}, `--reset-style: "iso" is none of epoch, seconds`},
 		{"wrong drafts", "", nil, []string{"--ietf-headers", "draft-3"}, "--ietf-headers"},
 		{"wrong store", "", nil, []string{"--store", "postgres://u:pw@h"}, `"postgres://u:***@h" is none of memory`},
 		{"wrong rules", "", nil, []string{"--rules", "rules.yaml"}, `"rules.yaml" is none of sqlite:PATH, file:PATH, envoy:DIR, postgres://…, https://…`},

@@ -31,6 +31,8 @@ func simulateCommand() *cobra.Command {
 			return nil
 		},
 		RunE: simulate,
+		// Files too: a scenario may be one.
+		ValidArgsFunction: cobra.FixedCompletions(scenarios.Names(), cobra.ShellCompDirectiveDefault),
 	}
 	addOutput(cmd)
 	flags := cmd.Flags()

@@ -10,22 +10,26 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallygate/tallygate/internal/rulestore"
+	"github.com/tallygate/tallygate/rules"
 )
 
 // stageCommands are the subcommands of rules that move one rule, or its candidate.
 func (m *Main) stageCommands(env []string) []*cobra.Command {
 	shadow := m.stageCommand(env, "shadow ID", "Set a rule's mode to shadow: evaluated and counted, never enforced", rulestore.ActionShadow)
+	shadow.Flags().Bool("yes", false, "do not ask")
 	enforce := m.stageCommand(env, "enforce ID", "Set a rule's mode to enforce", rulestore.ActionEnforce)
 	canary := m.stageCommand(env, "canary ID PERCENT", "Have a part of the pods enforce a rule's candidate; 0 goes back to shadow", rulestore.ActionCanary)
 	promote := m.stageCommand(env, "promote ID", "Make a rule's candidate the live rule", rulestore.ActionPromote)
 	promote.Flags().Bool("force", false, "also where the candidate has not proven itself")
-	rollback := m.stageCommand(env, "rollback ID", "Drop a rule's candidate or, where it has none, bring back the version before", rulestore.ActionRollback)
+	rollback := m.stageCommand(env, "rollback ID", "Drop a rule's candidate or, where it has none, bring back a version", rulestore.ActionRollback)
+	rollback.Long = "Drop a rule's candidate or, where it has none, bring back the live rule of the version before, or of --to."
+	rollback.Flags().Int64("to", 0, "version whose live rule is to come back (default that before)")
 	trial := m.recordCommand(env, "trial ID", "Show how a rule's candidate does, by what the pods counted", showTrial)
 	return []*cobra.Command{shadow, enforce, canary, promote, rollback, trial}
 }
 
 func (m *Main) stageCommand(env []string, use, short string, action rulestore.Action) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, ValidArgsFunction: m.completeRules(env)}
+	cmd := &cobra.Command{Use: use, Short: short, ValidArgsFunction: m.completeRules(env, false)}
 	cmd.Args = oneArg("rule's id")
 	if action == rulestore.ActionCanary {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -59,12 +63,71 @@ func move(cmd *cobra.Command, store *ruleStore, change rulestore.Change) error {
 		return err
 	}
 	change.IfMatch = r.Version
+	if cmd.Flags().Changed("to") {
+		return bringBack(cmd, store, &r)
+	}
+	if change.Action == rulestore.ActionCanary && stands(r.Candidate, change.Percent) {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "the candidate of rule %s is at %s already, at version %d: nothing was changed\n", r.ID, stageOf(r.Candidate), r.Version)
+		return err
+	}
+	if change.Action == rulestore.ActionShadow && modeOf(r.Live) == rules.ModeEnforce {
+		if err := confirm(cmd, stopEnforcing(&r)); err != nil {
+			return err
+		}
+	}
 	now, err := moved(cmd, store, &r, change)
 	if err != nil {
 		return raced(err)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "rule %s is at version %d: mode %s, candidate %s\n", now.ID, now.Version, modeOf(now.Live), stageOf(now.Candidate))
+	return printMoved(cmd, &now)
+}
+
+func printMoved(cmd *cobra.Command, now *rulestore.Rule) error {
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "rule %s is at version %d: mode %s, candidate %s\n", now.ID, now.Version, modeOf(now.Live), stageOf(now.Candidate))
 	return err
+}
+
+// bringBack puts the live rule of an older version into force again. It is a change as
+// any other: of another one meanwhile it is told.
+func bringBack(cmd *cobra.Command, store *ruleStore, now *rulestore.Rule) error {
+	to, _ := cmd.Flags().GetInt64("to")
+	if now.Candidate.Body != nil {
+		return fmt.Errorf("rule %s has a candidate (%s): drop it first, by rules rollback %s without --to", now.ID, stageOf(now.Candidate), now.ID)
+	}
+	old, err := liveAt(cmd, store, now.ID, "to", to)
+	if err != nil {
+		return err
+	}
+	diff := fieldDiff(now.Live, old.Live)
+	if diff == "" {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "rule %s is as it was at version %d, at version %d: nothing was changed\n", now.ID, to, now.Version)
+		return err
+	}
+	by := author(cmd)
+	if by.Why == "" {
+		by.Why = fmt.Sprintf("back to version %d", to)
+	}
+	applied, err := store.Apply(cmd.Context(), by, rulestore.Change{Action: rulestore.ActionPut, Rule: now.ID, IfMatch: now.Version, Body: old.Live})
+	if err != nil {
+		return raced(err)
+	}
+	printWarnings(cmd, &applied)
+	_, _ = fmt.Fprint(cmd.OutOrStdout(), indent(diff))
+	return printMoved(cmd, &applied.Results[0].Rule)
+}
+
+// stands reports whether a candidate is at a percentage; 0 is stage shadow.
+func stands(c rulestore.Candidate, percent int) bool {
+	return c.Stage == rulestore.StageShadow && percent == 0 || c.Stage == rulestore.StageCanary && percent > 0 && c.Percent == percent
+}
+
+// stopEnforcing asks what somebody may not have meant who has a candidate in mind.
+func stopEnforcing(r *rulestore.Rule) string {
+	question := "Stop enforcing rule " + r.ID + "?"
+	if r.Candidate.Body != nil {
+		question += " Its candidate is moved by canary " + r.ID + " 0"
+	}
+	return question
 }
 
 // moved makes the change and returns the rule after it. Whether a candidate may be

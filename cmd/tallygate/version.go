@@ -23,12 +23,18 @@ func versionCommand() *cobra.Command {
 			if asData {
 				return writeData(cmd, map[string]string{"version": v.Version, "revision": v.Revision, "go": v.Go})
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "tallygate %s %s %s\n", v.Version, v.Revision, v.Go)
+			_, err = fmt.Fprint(cmd.OutOrStdout(), versionLine())
 			return err
 		},
 	}
 	addOutput(cmd)
 	return cmd
+}
+
+// versionLine is what the binary is, in a line.
+func versionLine() string {
+	v := version()
+	return fmt.Sprintf("tallygate %s %s %s\n", v.Version, v.Revision, v.Go)
 }
 
 // version reads what the compiler wrote into the binary.

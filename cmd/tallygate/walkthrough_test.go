@@ -129,9 +129,6 @@ func walk(t *testing.T, path, section string, s *service, env []string) {
 			default:
 				t.Fatalf("%s:%d: %q is no command of tallygate", path, c.line, c.command)
 			}
-			if args[1] == "load" { // it has no setting for the server that others ask
-				args = append(args, "--server", s.url)
-			}
 			want := 0
 			if n := len(c.output); n > 0 {
 				if _, err := fmt.Sscanf(c.output[n-1], "exit %d", &want); err == nil {

@@ -46,10 +46,26 @@ func (a access) allows(role token.Role) bool {
 	return false
 }
 
+// needs names the roles that may, the least first.
+func (a access) needs() string {
+	switch a {
+	case following, reporting:
+		return "role pod"
+	case reading:
+		return "role viewer, editor or admin"
+	case editing:
+		return "role editor or admin"
+	case all:
+		return "role admin"
+	case anybody, holders:
+	}
+	return "another role"
+}
+
 // may refuses a token that an endpoint is not for.
 func (e *endpoint) may(t token.Token) error {
 	if !e.access.allows(t.Role) {
-		return refuse(api.Forbidden, fmt.Sprintf("token %s has role %s, which may not do this", t.Name, t.Role))
+		return refuse(api.Forbidden, fmt.Sprintf("token %s has role %s, which may not do this; it needs %s", t.Name, t.Role, e.access.needs()))
 	}
 	if t.Domain != "" && !e.bounded {
 		return refuse(api.Forbidden, fmt.Sprintf("token %s is bound to domain %s, and this is about all domains", t.Name, t.Domain))

@@ -77,6 +77,9 @@ type Config struct {
 	// where the rules are changed elsewhere.
 	Alone bool
 	Fleet Fleet
+	// ControlPlane is the URL of that which this process follows; "" where it follows
+	// none. Answers name it, so that it has no secret.
+	ControlPlane string
 	// Prover judges before a promotion; nil means that nothing is ever proven.
 	Prover Prover
 	// Recent returns how fast a key spends on a rule, in tokens a second, and

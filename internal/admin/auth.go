@@ -67,7 +67,9 @@ func (*API) local(r *http.Request, address netip.Addr, c caller) (caller, error)
 		who = "anonymous"
 	}
 	c.token = token.Token{Name: who, Role: token.Admin}
-	c.who = who + "@" + address.String()
+	if c.who = who; !strings.Contains(who, "@") { // who says where from need not be told
+		c.who += "@" + address.String()
+	}
 	return c, nil
 }
 

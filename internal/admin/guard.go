@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -162,11 +163,32 @@ func (a *API) route() *chi.Mux {
 				allowed = append(allowed, method)
 			}
 		}
-		e := refuse(api.MethodNotAllowed, "this endpoint has "+strings.Join(allowed, ", "))
+		detail := "this endpoint has " + strings.Join(allowed, ", ")
+		if verb, ok := a.unknownVerb(r); ok {
+			detail = verb
+		}
+		e := refuse(api.MethodNotAllowed, detail)
 		e.allow = strings.Join(allowed, ", ")
 		a.writeProblem(w, r, e)
 	})
 	return mux
+}
+
+// unknownVerb says which verbs a rule has, where a request has another one: to the
+// router it is the id of a rule.
+func (a *API) unknownVerb(r *http.Request) (told string, ok bool) {
+	const rule = "/v1/rules/{id}:"
+	id, verb, cut := strings.Cut(strings.TrimPrefix(path(r), "/v1/rules/"), ":")
+	if !cut || id == "" || r.Method != http.MethodPost || !strings.HasPrefix(path(r), "/v1/rules/") || strings.Contains(verb, "/") {
+		return "", false
+	}
+	var verbs []string
+	for _, e := range a.endpoints {
+		if known, ok := strings.CutPrefix(e.path, rule); ok {
+			verbs = append(verbs, ":"+known)
+		}
+	}
+	return fmt.Sprintf("there is no :%s of a rule; there are %s", clip(verb), strings.Join(verbs, ", ")), true
 }
 
 // path is what chi routes by.

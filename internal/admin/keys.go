@@ -190,12 +190,15 @@ func checkOf(body *api.Check) (tallygate.Check, error) {
 	if len(body.Attributes) > 0 {
 		check.Attributes = body.Attributes // an empty map would be attributes all the same
 	}
-	var err error
-	if check.Cost, check.Look, err = cost(body.Cost, "#/cost"); err != nil {
-		return check, err
+	if len(body.Entries) == 0 {
+		var err error
+		if check.Cost, check.Look, err = cost(body.Cost, "#/cost"); err != nil {
+			return check, err
+		}
 	}
 	for i, e := range body.Entries {
 		entry := tallygate.Entry{Rule: e.Rule, Key: e.Key}
+		var err error
 		if entry.Cost, entry.Look, err = cost(e.Cost, fmt.Sprintf("#/entries/%d/cost", i)); err != nil {
 			return check, err
 		}

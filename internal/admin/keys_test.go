@@ -115,7 +115,7 @@ func TestExplain(t *testing.T) {
 	if got.Verdict != "deny" || got.DeniedBy != "free" || got.Rules[0].Reason != "over_limit" || got.Rules[0].Mode != "enforce" || got.Unmatched != 2 {
 		t.Errorf("got %+v", got)
 	}
-	if c := r.limiter.check; c.Domain != "shop" || !c.Entries[0].Look || c.Entries[1].Look || len(c.Entries[1].Key) != 2 {
+	if c := r.limiter.check; c.Domain != "shop" || !c.Entries[0].Look || c.Entries[1].Look || len(c.Entries[1].Key) != 2 || c.Cost != 0 || c.Look { // with entries the limiter takes no other cost
 		t.Errorf("asked %+v", c)
 	}
 	for body, status := range map[string]int{

@@ -175,7 +175,7 @@ func withoutMatch(item json.RawMessage) (body json.RawMessage, seen int64, err e
 }
 
 func (a *API) deleteOverride(c *call) (answer, error) {
-	seen, err := c.seen()
+	seen, err := c.seenThere("an override")
 	if err != nil {
 		return answer{}, err
 	}
@@ -184,10 +184,7 @@ func (a *API) deleteOverride(c *call) (answer, error) {
 		return answer{}, err
 	}
 	rule := c.query.Get("rule")
-	switch {
-	case seen == 0:
-		return answer{}, refuseAt(api.BadRequest, "If-None-Match", "this is about an override that is there: send If-Match")
-	case !isID(rule) || key == nil:
+	if !isID(rule) || key == nil {
 		return answer{}, refuse(api.BadRequest, fmt.Sprintf("name the override by the parameters rule and key: 1 to %d characters of an id, 1 to %d values", rules.MaxIDBytes, rules.MaxIdentity))
 	}
 	applied, err := a.change(c, false, nil, rulestore.Change{Action: rulestore.ActionLift, Rule: rule, Key: key, IfMatch: seen})

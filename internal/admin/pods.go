@@ -14,7 +14,7 @@ import (
 
 func (a *API) pods(c *call) (answer, error) {
 	if a.cfg.Fleet == nil {
-		return answer{}, refuse(api.NotFound, "nobody reports to this process")
+		return answer{}, refuse(api.NotFound, "nobody reports to this process"+a.elsewhere())
 	}
 	v, err := a.mirror.view(c.r.Context())
 	if err != nil {
@@ -31,9 +31,17 @@ func (a *API) pods(c *call) (answer, error) {
 	return answer{body: out}, nil
 }
 
+// elsewhere says where the control plane is, if this process follows one.
+func (a *API) elsewhere() string {
+	if a.cfg.ControlPlane == "" {
+		return ""
+	}
+	return ": it follows the control plane at " + a.cfg.ControlPlane + "; ask there"
+}
+
 func (a *API) report(c *call) (answer, error) {
 	if a.cfg.Fleet == nil {
-		return answer{}, refuse(api.NotFound, "nobody listens to reports here")
+		return answer{}, refuse(api.NotFound, "nobody listens to reports here"+a.elsewhere())
 	}
 	if err := wellFormed(c.body); err != nil {
 		return answer{}, err

@@ -240,6 +240,18 @@ func checkKey(key []string) error {
 	return nil
 }
 
+// seenThere reads which version the caller has seen of something that must be there.
+func (c *call) seenThere(what string) (int64, error) {
+	h := c.r.Header
+	switch {
+	case len(h.Values("If-None-Match")) > 0:
+		return 0, refuseAt(api.BadRequest, "If-None-Match", "this is about "+what+" that is there: send If-Match")
+	case len(h.Values("If-Match")) == 0:
+		return 0, refuse(api.PreconditionRequired, `send If-Match: "VERSION" with the ETag of `+what+` as you have seen it`)
+	}
+	return c.seen()
+}
+
 // seen reads which version the caller has seen; 0 says that there must be none.
 func (c *call) seen() (int64, error) {
 	h := c.r.Header

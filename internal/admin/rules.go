@@ -200,12 +200,9 @@ func (a *API) step(c *call, action rulestore.Action, percent int) (answer, error
 	if err != nil {
 		return answer{}, err
 	}
-	seen, err := c.seen()
+	seen, err := c.seenThere("a rule")
 	if err != nil {
 		return answer{}, err
-	}
-	if seen == 0 {
-		return answer{}, refuseAt(api.BadRequest, "If-None-Match", "this is about a rule that is there: send If-Match")
 	}
 	return a.changeRule(c, false, rulestore.Change{Action: action, Rule: id, IfMatch: seen, Percent: percent})
 }

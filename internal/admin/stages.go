@@ -14,6 +14,9 @@ func (a *API) rollback(c *call) (answer, error) { return a.step(c, rulestore.Act
 
 func (a *API) canary(c *call) (answer, error) {
 	var body api.Percent
+	if len(c.body) == 0 {
+		return answer{}, refuseAt(api.BadRequest, "#", `send the percentage of the pods that enforce the candidate, such as {"percent":10}`)
+	}
 	if err := decode(c.body, &body); err != nil {
 		return answer{}, err
 	}
@@ -37,7 +40,7 @@ func (a *API) trial(c *call) (answer, error) {
 	case r.Candidate.Body == nil:
 		return answer{}, refuse(api.NotFound, fmt.Sprintf("rule %q has no candidate", id))
 	case a.cfg.Prover == nil:
-		return answer{}, refuse(api.NotFound, "nobody here judges candidates")
+		return answer{}, refuse(api.NotFound, "nobody here judges candidates"+a.elsewhere())
 	}
 	verdict, hardest, err := a.cfg.Prover.Trial(id)
 	if err != nil {
@@ -72,7 +75,7 @@ func (a *API) proven(c *call) error {
 	if err != nil {
 		return err
 	}
-	seen, err := c.seen()
+	seen, err := c.seenThere("a rule")
 	if err != nil {
 		return err
 	}

@@ -231,7 +231,7 @@ func (c *Client) Wait(ctx context.Context, since int64) error {
 			return ctx.Err()
 		case err != nil:
 			if failures == 0 {
-				c.cfg.Log.Warn("the control plane does not answer; trying on", "error", err)
+				c.logAway(err)
 			}
 			failures++
 			sleep(ctx, jitter(min(retryAfter<<min(failures-1, 10), retryMost)))
@@ -250,6 +250,17 @@ func (c *Client) Wait(ctx context.Context, since int64) error {
 			sleep(ctx, jitter(hasty))
 		}
 	}
+}
+
+// logAway says that nobody answers, or that this pod is refused: it has to be let in,
+// and waiting mends nothing.
+func (c *Client) logAway(err error) {
+	e, ok := errors.AsType[*uplink.StatusError](err)
+	if ok && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden) {
+		c.cfg.Log.Warn("the control plane refuses this pod: it needs a token of role pod (token-file); trying on", "error", err)
+		return
+	}
+	c.cfg.Log.Warn("the control plane does not answer; trying on", "error", err)
 }
 
 // take returns the kept answer if it fits and is fresh, once.
