@@ -74,9 +74,10 @@ func testIdentity(t *testing.T) {
 	r := labelled(t)
 	who, peerOnly := behindProxy(t), &identity.Resolver{}
 	attrs := make(map[string]string, 8)
+	var facts identity.Facts // as a middleware would use it again
 	resolve := func(by *identity.Resolver) func() {
 		return func() {
-			facts := request.Of(r)
+			facts = request.Of(r)
 			if err := by.Resolve(&facts, attrs); err != nil {
 				t.Fatal(err)
 			}
