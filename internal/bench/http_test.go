@@ -48,12 +48,15 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
+// plenty is a rate and a burst that no measurement drains.
+const plenty = 1_000_000_000
+
 // growth are two rules that no measurement drains.
 func growth() rules.Set {
 	rule := func(id, attribute, value string) rules.Rule {
 		return rules.Rule{
 			ID: id, Domain: "public-api", Match: map[string]string{attribute: value}, Identity: []string{"api_key"},
-			Algorithm: limit.TokenBucket, Numbers: rules.Numbers{Rate: 1_000_000_000, Burst: 1_000_000_000},
+			Algorithm: limit.TokenBucket, Numbers: rules.Numbers{Rate: plenty, Burst: plenty},
 		}
 	}
 	return rules.Set{Rules: []rules.Rule{rule("growth-global", "plan", "growth"), rule("labels-route", "route", "POST /v1/labels")}}

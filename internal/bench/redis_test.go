@@ -107,7 +107,7 @@ type piped struct {
 func (p *piped) cpuPerCall(command func(i int) []string) func(n int) float64 {
 	const batch = 500
 	return func(n int) float64 {
-		before, sent := p.cpu(), 0
+		before, sent := mainThreadCPU(p.t, p.server), 0
 		for sent < n {
 			var b strings.Builder
 			for i := range batch {
@@ -125,7 +125,7 @@ func (p *piped) cpuPerCall(command func(i int) []string) func(n int) float64 {
 			}
 			sent += batch
 		}
-		return (p.cpu() - before) / float64(sent) * 1e6
+		return (mainThreadCPU(p.t, p.server) - before) / float64(sent) * 1e6
 	}
 }
 
@@ -148,11 +148,12 @@ func (p *piped) skip() {
 	}
 }
 
-// cpu returns the seconds the server's main thread has worked.
-func (p *piped) cpu() float64 {
-	info, err := p.server.Info("cpu")
+// mainThreadCPU returns the seconds a server's main thread has worked.
+func mainThreadCPU(t *testing.T, server *redistest.Server) float64 {
+	t.Helper()
+	info, err := server.Info("cpu")
 	if err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
 	user, _ := strconv.ParseFloat(info["used_cpu_user_main_thread"], 64)
 	sys, _ := strconv.ParseFloat(info["used_cpu_sys_main_thread"], 64)

@@ -4,12 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,36 +16,15 @@ import (
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/tallygate/tallygate/internal/rls"
+	"github.com/tallygate/tallygate/internal/redistest"
 )
-
-// rlsServer names the server that a child process is to be.
-const rlsServer = "TALLYGATE_BENCH_RLS"
 
 // rlsCallers is how many calls are under way at a time, over rlsConns connections.
 const (
 	rlsCallers = 64
 	rlsConns   = 4
 )
-
-// rlsEcho is the yardstick: a bare grpc-go service that says OK, in as many bytes.
-type rlsEcho struct {
-	rlsv3.UnimplementedRateLimitServiceServer
-}
-
-func (rlsEcho) ShouldRateLimit(_ context.Context, r *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
-	response := &rlsv3.RateLimitResponse{OverallCode: rlsv3.RateLimitResponse_OK}
-	for range r.GetDescriptors() {
-		response.Statuses = append(response.Statuses, &rlsv3.RateLimitResponse_DescriptorStatus{
-			Code:         rlsv3.RateLimitResponse_OK,
-			CurrentLimit: &rlsv3.RateLimitResponse_RateLimit{Name: "growth-global", RequestsPerUnit: 1_000_000_000, Unit: rlsv3.RateLimitResponse_RateLimit_SECOND}, LimitRemaining: 999_999_999,
-			DurationUntilReset: &durationpb.Duration{Seconds: 1},
-		})
-	}
-	return response, nil
-}
 
 // rlsRequest is what is asked: a plan's key, as Envoy would send it.
 func rlsRequest() *rlsv3.RateLimitRequest {
@@ -61,43 +36,23 @@ func rlsRequest() *rlsv3.RateLimitRequest {
 	}}
 }
 
-// TestRLSServer is the child process: a server, until its input ends.
-func TestRLSServer(t *testing.T) {
-	which := os.Getenv(rlsServer)
-	if which == "" {
-		t.Skip("only in a child process of TestFigures")
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = fmt.Fprintf(os.Stdout, "listening %s\n", l.Addr())
-	if which == "echo" {
-		s := grpc.NewServer()
-		rlsv3.RegisterRateLimitServiceServer(s, rlsEcho{})
-		go func() { _ = s.Serve(l) }()
-		defer s.Stop()
-	} else {
-		s, err := rls.New(rls.Config{Limiter: lending(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() { _ = s.Serve(context.Background(), l) }()
-		defer func() { _ = s.Close() }()
-	}
-	_, _ = io.Copy(io.Discard, os.Stdin)
-}
-
-// rlsChild is a server in a process of its own, and clients of it.
+// rlsChild is a server in a process of its own, so that its CPU time is not its
+// callers', and clients of it.
 type rlsChild struct {
 	pid     int
+	redis   *redistest.Server // the one it asks; nil for none
 	clients []rlsv3.RateLimitServiceClient
 }
 
-func startRLS(t *testing.T, which string) *rlsChild {
+// startRLS starts a server. One with a Redis must ask it for each call.
+func startRLS(t *testing.T, which string, redis *redistest.Server) *rlsChild {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestRLSServer$", "-test.timeout=5m")
+	cmd.Stderr = os.Stderr
 	cmd.Env = append(os.Environ(), rlsServer+"="+which)
+	if redis != nil {
+		cmd.Env = append(cmd.Env, rlsRedis+"="+redis.Addr)
+	}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +73,7 @@ func startRLS(t *testing.T, which string) *rlsChild {
 	if !found {
 		t.Fatalf("the child said %q: %v", line, err)
 	}
-	c := &rlsChild{pid: cmd.Process.Pid}
+	c := &rlsChild{pid: cmd.Process.Pid, redis: redis}
 	for range rlsConns {
 		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
@@ -149,17 +104,42 @@ func (c *rlsChild) cpu(t *testing.T) time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-// run calls for a while, and returns calls a second and the server's CPU in µs a call.
-func (c *rlsChild) run(t *testing.T, span time.Duration) (rate, cpuUS float64) {
+// rlsFigures are of one server: calls a second, and the CPU of a call, of the server
+// and of its Redis.
+type rlsFigures struct{ rate, cpuUS, redisUS float64 }
+
+// run calls for a while.
+func (c *rlsChild) run(t *testing.T, span time.Duration) rlsFigures {
+	t.Helper()
+	var redisCPU float64
+	var runs int64
+	if c.redis != nil {
+		redisCPU, runs = mainThreadCPU(t, c.redis), c.redis.ScriptRuns(t)
+	}
+	cpu, start := c.cpu(t), time.Now()
+	calls := c.callFor(t, span)
+	took := time.Since(start)
+	f := rlsFigures{rate: float64(calls) / took.Seconds(), cpuUS: float64((c.cpu(t) - cpu).Microseconds()) / float64(calls)}
+	if c.redis != nil {
+		f.redisUS = (mainThreadCPU(t, c.redis) - redisCPU) / float64(calls) * 1e6
+		if runs = c.redis.ScriptRuns(t) - runs; runs < int64(calls) {
+			t.Errorf("%d calls asked Redis only %d times", calls, runs)
+		}
+	}
+	return f
+}
+
+// callFor has all callers call for a while, at least once, and returns how often they
+// did.
+func (c *rlsChild) callFor(t *testing.T, span time.Duration) (calls int) {
 	t.Helper()
 	var wg sync.WaitGroup
 	var done [rlsCallers]int
-	request := rlsRequest()
-	before, start := c.cpu(t), time.Now()
+	request, start := rlsRequest(), time.Now()
 	for i := range rlsCallers {
 		wg.Go(func() {
 			client := c.clients[i%rlsConns]
-			for time.Since(start) < span {
+			for again := true; again; again = time.Since(start) < span {
 				r, err := client.ShouldRateLimit(context.Background(), request)
 				if err != nil || r.GetOverallCode() != rlsv3.RateLimitResponse_OK || r.GetStatuses()[0].GetCurrentLimit() == nil {
 					t.Errorf("%v: %v", r, err)
@@ -170,35 +150,54 @@ func (c *rlsChild) run(t *testing.T, span time.Duration) (rate, cpuUS float64) {
 		})
 	}
 	wg.Wait()
-	took, cpu := time.Since(start), c.cpu(t)-before
-	calls := 0
 	for _, n := range done {
 		calls += n
 	}
-	return float64(calls) / took.Seconds(), float64(cpu.Microseconds()) / float64(calls)
+	if calls == 0 {
+		t.FailNow() // each has said why
+	}
+	return calls
 }
 
-// testRLS measures Envoy's call where the pod answers from leases.
-func testRLS(t *testing.T) {
-	echo, ours := startRLS(t, "echo"), startRLS(t, "ours")
+// inTurn has servers called one after the other, in rounds, and returns the medians
+// of each.
+func inTurn(t *testing.T, servers ...*rlsChild) []rlsFigures {
+	t.Helper()
 	length := span()
 	if *figures {
 		length = 2 * time.Second
 	}
-	var rates, cpus [2][]float64
+	all := make([]struct{ rates, cpus, redis []float64 }, len(servers))
 	for round := range rounds() + 1 {
-		for i, c := range []*rlsChild{echo, ours} {
-			rate, cpu := c.run(t, length)
+		for i, c := range servers {
+			f := c.run(t, length)
 			if round > 0 { // the first is to get warm
-				rates[i], cpus[i] = append(rates[i], rate), append(cpus[i], cpu)
+				all[i].rates, all[i].cpus, all[i].redis = append(all[i].rates, f.rate), append(all[i].cpus, f.cpuUS), append(all[i].redis, f.redisUS)
 			}
 		}
 	}
-	median := func(list []float64) float64 {
-		slices.Sort(list)
-		return list[len(list)/2]
+	list := make([]rlsFigures, len(servers))
+	for i, a := range all {
+		m := medians([][]float64{a.rates, a.cpus, a.redis})
+		list[i] = rlsFigures{rate: m[0], cpuUS: m[1], redisUS: m[2]}
 	}
-	r, c := [2]float64{median(rates[0]), median(rates[1])}, [2]float64{median(cpus[0]), median(cpus[1])}
-	row(t, "Envoy RLS call from leases / grpc-go echo", r[1], r[0], "calls/s", atLeast(0.85), r[1] >= 0.85*r[0])
-	row(t, "Envoy RLS call from leases, server CPU / echo", c[1], c[0], "us", atMost(1.3), c[1] <= 1.3*c[0])
+	return list
+}
+
+// testRLS measures Envoy's call where the pod answers from leases.
+func testRLS(t *testing.T) {
+	got := inTurn(t, startRLS(t, rlsEchoes, nil), startRLS(t, rlsFromLease, nil))
+	yard, ours := got[0], got[1]
+	row(t, "Envoy RLS call from leases / grpc-go echo", ours.rate, yard.rate, "calls/s", atLeast(0.85), ours.rate >= 0.85*yard.rate)
+	row(t, "Envoy RLS call from leases, server CPU / echo", ours.cpuUS, yard.cpuUS, "us", atMost(1.3), ours.cpuUS <= 1.3*yard.cpuUS)
+}
+
+// testRLSExact measures Envoy's call where the store answers each, all of one bucket.
+func testRLSExact(t *testing.T) {
+	redis := redistest.Standalone(t)
+	got := inTurn(t, startRLS(t, rlsEvalshas, redis), startRLS(t, rlsExact, redis))
+	yard, ours := got[0], got[1]
+	row(t, "Envoy RLS call, exact / grpc-go with an EVALSHA", ours.rate, yard.rate, "calls/s", atLeast(0.9), ours.rate >= 0.9*yard.rate)
+	row(t, "Envoy RLS call, exact, server CPU / with EVALSHA", ours.cpuUS, yard.cpuUS, "us", atMost(1.36), ours.cpuUS <= 1.36*yard.cpuUS)
+	row(t, "Envoy RLS call, exact, Redis CPU / with EVALSHA", ours.redisUS, yard.redisUS, "us", "-", true)
 }

@@ -85,5 +85,15 @@ func row(t *testing.T, what string, ours, yardstick float64, unit, goal string, 
 	t.Logf("%-52s %10.1f %-9s yardstick %10.1f   ratio %5.2f   goal %-7s %s", what, ours, unit, yardstick, ours/yardstick, goal, verdict)
 }
 
+// allocates prints how often f allocates. Packages pin it in tests of their own.
+func allocates(t *testing.T, what string, goal float64, f func()) {
+	t.Helper()
+	got, verdict := testing.AllocsPerRun(1000, f), "met"
+	if got > goal {
+		verdict = "MISSED"
+	}
+	t.Logf("%-52s %10.1f allocs   goal <= %.0f %s", what, got, goal, verdict)
+}
+
 func atMost(goal float64) string  { return fmt.Sprintf("<= %.2f", goal) }
 func atLeast(goal float64) string { return fmt.Sprintf(">= %.2f", goal) }
