@@ -30,6 +30,7 @@ func rooms() []namedRoom {
 		{"internal/load", room{outside: []string{"github.com/HdrHistogram/hdrhistogram-go"}}},
 		{"internal/algorithm", room{house: []string{"limit"}}},
 		{"internal/candidate", room{}},
+		{"internal/loop", room{}},
 		{"internal/counters", room{}},
 		{"internal/names", room{}},
 		{"internal/newcomers", room{}},
@@ -71,9 +72,9 @@ func rooms() []namedRoom {
 
 		// The control plane: who follows it, what changes rules, what pods tell.
 		{"internal/rulestore/wire", room{house: []string{"internal/rulestore"}}},
-		{"internal/rulestore/feed", room{house: []string{"internal/rulestore", "internal/rulestore/wire", "internal/uplink"}}},
-		{"internal/rulestore/kept", room{house: []string{"internal/rulestore", "internal/rulestore/wire"}}},
-		{"internal/fleet", room{house: []string{"internal/candidate", "internal/rulestore", "internal/uplink"}}},
+		{"internal/rulestore/feed", room{house: []string{"internal/loop", "internal/rulestore", "internal/rulestore/wire", "internal/uplink"}}},
+		{"internal/rulestore/kept", room{house: []string{"internal/loop", "internal/rulestore", "internal/rulestore/wire"}}},
+		{"internal/fleet", room{house: []string{"internal/loop", "internal/candidate", "internal/rulestore", "internal/uplink"}}},
 
 		// Files that somebody else renews, and who may use the admin API.
 		{"internal/newest", room{}},

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/candidate"
+	"github.com/tallygate/tallygate/internal/loop"
 )
 
 // Sink is where reports go: a [Client], or the [Registry] of the same process.
@@ -43,10 +43,7 @@ type Reporter struct {
 	sinceMS int64 // the newest slice that was acknowledged: its count may still have grown
 	failing bool
 
-	mu     sync.Mutex // guards what follows
-	closed bool
-	cancel context.CancelFunc
-	done   chan struct{}
+	loop loop.Loop
 }
 
 // NewReporter returns a reporter. It starts nothing.
@@ -66,16 +63,7 @@ func NewReporter(cfg ReporterConfig) (*Reporter, error) {
 }
 
 // Start begins to report, until Close. Started twice or after Close, it does nothing.
-func (r *Reporter) Start() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed || r.done != nil {
-		return
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	r.cancel, r.done = cancel, make(chan struct{})
-	go r.run(ctx, r.done)
-}
+func (r *Reporter) Start() { r.loop.Start(r.run) }
 
 // newsWithin spreads the reports of pods that have news together, such as a change
 // of the rules.
@@ -92,19 +80,11 @@ func (r *Reporter) News() {
 // Close ends a report under way and returns when nothing runs any more. Closed twice,
 // it does nothing.
 func (r *Reporter) Close() error {
-	r.mu.Lock()
-	r.closed = true
-	cancel, done := r.cancel, r.done
-	r.mu.Unlock()
-	if done != nil {
-		cancel()
-		<-done
-	}
+	r.loop.Close()
 	return nil
 }
 
-func (r *Reporter) run(ctx context.Context, done chan<- struct{}) {
-	defer close(done)
+func (r *Reporter) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		r.report(ctx)
 		timer := time.NewTimer(time.Duration(float64(r.cfg.Every) * (0.9 + 0.2*rand.Float64())))

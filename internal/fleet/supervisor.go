@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/candidate"
+	"github.com/tallygate/tallygate/internal/loop"
 	"github.com/tallygate/tallygate/internal/rulestore"
 )
 
@@ -52,10 +52,7 @@ type Supervisor struct {
 	// that it is logged once.
 	failed map[string]int64
 
-	mu     sync.Mutex // guards what follows
-	closed bool
-	cancel context.CancelFunc
-	done   chan struct{}
+	loop loop.Loop
 }
 
 // NewSupervisor returns a supervisor. It starts nothing.
@@ -78,32 +75,15 @@ func NewSupervisor(cfg SupervisorConfig) (*Supervisor, error) {
 }
 
 // Start begins to judge, until Close. Started twice or after Close, it does nothing.
-func (s *Supervisor) Start() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || s.done != nil {
-		return
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel, s.done = cancel, make(chan struct{})
-	go s.run(ctx, s.done)
-}
+func (s *Supervisor) Start() { s.loop.Start(s.run) }
 
 // Close returns when nothing runs any more. Closed twice, it does nothing.
 func (s *Supervisor) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	cancel, done := s.cancel, s.done
-	s.mu.Unlock()
-	if done != nil {
-		cancel()
-		<-done
-	}
+	s.loop.Close()
 	return nil
 }
 
-func (s *Supervisor) run(ctx context.Context, done chan<- struct{}) {
-	defer close(done)
+func (s *Supervisor) run(ctx context.Context) {
 	tick := time.NewTicker(s.cfg.Every)
 	defer tick.Stop()
 	for {
@@ -154,17 +134,11 @@ func (s *Supervisor) stop(ctx context.Context, rule *rulestore.Rule, verdict can
 	switch {
 	case err == nil:
 		s.cfg.Log.Warn("stopped a canary", "rule", rule.ID, "why", verdict.Why, "percent", rule.Candidate.Percent, "revision", applied.Revision)
-	case rulestore.CodeOf(err) == rulestore.Conflict || rulestore.CodeOf(err) == rulestore.NotFound || s.isClosed():
+	case rulestore.CodeOf(err) == rulestore.Conflict || rulestore.CodeOf(err) == rulestore.NotFound || s.loop.Closed():
 	case s.failed[rule.ID] != rule.Version:
 		s.failed[rule.ID] = rule.Version
 		s.cfg.Log.Error("a canary is to be stopped, and the database does not take it; trying on", "rule", rule.ID, "why", verdict.Why, "error", err)
 	}
-}
-
-func (s *Supervisor) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
 }
 
 // Proven reports whether a rule's candidate has proven itself, and why, or why not.

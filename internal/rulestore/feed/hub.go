@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/loop"
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/internal/rulestore/wire"
 )
@@ -76,10 +77,8 @@ type Hub struct {
 	compared time.Time
 	failing  bool
 
-	mu     sync.Mutex // guards what follows
-	closed bool
-	cancel context.CancelFunc
-	done   chan struct{}
+	loop loop.Loop
+	bye  sync.Once
 }
 
 // NewHub returns a hub that has read nothing yet. It starts nothing.
@@ -119,32 +118,14 @@ func fill[T comparable](field *T, value T) {
 
 // Start begins to follow, until Close. It does not wait for the database: see
 // Ready. Started twice or after Close, it does nothing.
-func (h *Hub) Start() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed || h.done != nil {
-		return
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	h.cancel, h.done = cancel, make(chan struct{})
-	go h.follow(ctx, h.done)
-}
+func (h *Hub) Start() { h.loop.Start(h.follow) }
 
 // Close sends all watchers away and stops following; it returns when nothing of the
 // hub runs any more but requests on their way out. Call it before the server's
 // Shutdown, which waits for them. Closed twice, it does nothing.
 func (h *Hub) Close() error {
-	h.mu.Lock()
-	if !h.closed {
-		h.closed = true
-		close(h.closing)
-	}
-	cancel, done := h.cancel, h.done
-	h.mu.Unlock()
-	if done != nil {
-		cancel()
-		<-done
-	}
+	h.bye.Do(func() { close(h.closing) })
+	h.loop.Close()
 	return nil
 }
 
@@ -164,8 +145,7 @@ func (h *Hub) Set() rulestore.Set {
 }
 
 // follow is the hub's goroutine.
-func (h *Hub) follow(ctx context.Context, done chan<- struct{}) {
-	defer close(done)
+func (h *Hub) follow(ctx context.Context) {
 	pause := retryAfter
 	for ctx.Err() == nil {
 		before := h.Revision()

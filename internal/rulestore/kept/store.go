@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/loop"
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/internal/rulestore/wire"
 )
@@ -46,6 +47,7 @@ type Store struct {
 	wake chan struct{} // there is something to write
 
 	failing bool // of the goroutine: the last write did
+	loop    loop.Loop
 
 	mu        sync.Mutex // guards what follows
 	mirror    wire.Mirror
@@ -56,9 +58,6 @@ type Store struct {
 	fileErr   error
 	writtenAt time.Time
 	onDisk    content
-	closed    bool
-	cancel    context.CancelFunc
-	done      chan struct{}
 }
 
 // content is what a set is told apart by.
@@ -90,28 +89,12 @@ func New(cfg Config) (*Store, error) {
 
 // Start begins to write what is read, until Close. Started twice or after Close, it
 // does nothing.
-func (s *Store) Start() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || s.done != nil {
-		return
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel, s.done = cancel, make(chan struct{})
-	go s.run(ctx, s.done)
-}
+func (s *Store) Start() { s.loop.Start(s.run) }
 
 // Close writes what is not written yet and returns when nothing runs any more.
 // Closed twice, it does nothing.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	cancel, done := s.cancel, s.done
-	s.mu.Unlock()
-	if done != nil {
-		cancel()
-		<-done
-	}
+	s.loop.Close()
 	return nil
 }
 
@@ -205,8 +188,7 @@ func (s *Store) wakeUp() {
 }
 
 // run is the store's goroutine.
-func (s *Store) run(ctx context.Context, done chan<- struct{}) {
-	defer close(done)
+func (s *Store) run(ctx context.Context) {
 	tidy(s.cfg.Path, time.Now())
 	for {
 		select {
