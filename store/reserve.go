@@ -33,7 +33,7 @@ const (
 	// ReservedBefore: a Reserve of what is reserved already; nothing was spent.
 	ReservedBefore = Reserved(algorithm.HeldOpen)
 	// ReservedSettled: it was committed or canceled before, and nothing was changed.
-	// A Reserve is denied by it.
+	// A Reserve is denied by it, as is one of a name that holds another cost.
 	ReservedSettled = Reserved(algorithm.HeldDone)
 	// ReservedTooMany: a Reserve found MaxReservations open ones. Grant.RetryMS is
 	// until the first of them ends, or longer.

@@ -71,7 +71,7 @@ func (t *turn) reserve() {
 		}
 	}
 	if i := c.findHeld(op.Reservation); i >= 0 {
-		t.ok, t.met = c.held[i].cost > 0, store.ReservedBefore
+		t.ok, t.met = c.held[i].cost > 0 && c.held[i].cost == op.Cost, store.ReservedBefore // for another cost the name is taken
 		t.never, t.retry = !t.ok, 0
 		if !t.ok {
 			t.met = store.ReservedSettled

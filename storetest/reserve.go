@@ -88,9 +88,13 @@ func cancelGivesBack(s *subject) {
 func reservationRepeats(s *subject) {
 	for _, l := range three(20) {
 		rule := l.Algorithm.String()
-		for i, met := range []store.Reserved{store.ReservedNow, store.ReservedBefore, store.ReservedBefore} {
-			g := s.met("reserve", s.reservation(store.Reserve, rule, l, 1, 7+int64(i)), true, met)
+		for _, met := range []store.Reserved{store.ReservedNow, store.ReservedBefore, store.ReservedBefore} {
+			g := s.met("reserve", s.reservation(store.Reserve, rule, l, 1, 7), true, met)
 			want(s, rule+" remaining", g.Remaining, 13)
+		}
+		for _, other := range []int64{1, 6, 8, 20} { // what was never set aside is not allowed
+			g := s.met("reserve another cost", s.reservation(store.Reserve, rule, l, 1, other), false, store.ReservedSettled)
+			want(s, rule+" never", g.Never, true)
 		}
 		for i, met := range []store.Reserved{store.ReservedNow, store.ReservedSettled, store.ReservedSettled} {
 			g := s.met("commit", s.reservation(store.Commit, rule, l, 1, 3+int64(i)), true, met)

@@ -37,7 +37,7 @@ const (
 	HeldNow Held = 1
 	// HeldOpen: reserved before and still open; nothing was spent.
 	HeldOpen Held = 2
-	// HeldDone: settled before; nothing was changed.
+	// HeldDone: settled before, or the name of another cost; nothing was changed.
 	HeldDone Held = 3
 	// HeldFull: all places of the bucket are taken by open reservations.
 	HeldFull Held = 4
@@ -53,7 +53,9 @@ func (s *State) find(id [16]byte) int {
 // AskReserve says whether a reservation can be made: like Ask, with a place for it.
 func (s *State) AskReserve(now, cost int64, id [16]byte) (Answer, Held) {
 	if i := s.find(id); i >= 0 {
-		if s.Reservations[i].open() {
+		// A name that was used for another cost is taken: to allow it would be to allow what
+		// was never set aside.
+		if r := &s.Reservations[i]; r.open() && r.Cost == cost {
 			return Answer{OK: true}, HeldOpen
 		}
 		return Answer{Never: true}, HeldDone

@@ -323,13 +323,14 @@ local function careful(records, on_spend, on_denial)
   end
 
   -- hold decides a reservation: a take under a name. It meets: 1 nobody, 2 itself,
-  -- open, 3 itself, settled, 4 a full list.
+  -- open, 3 itself, settled or of another cost, 4 a full list.
   local function hold(i, key, o, st, stored)
     local _, r = reserve.find(st, o.id)
     local fits, ok, met, wait = false, false, 0, 0
     if st.kind == BUCKET then fits = st.level >= o.cost * st.n.n2 else fits = window.fits(st, o.cost) end
     if r then
-      ok, met = r.cost > 0, r.cost > 0 and 2 or 3
+      ok = r.cost > 0 and r.cost == o.cost -- for another cost the name is taken
+      met = ok and 2 or 3
     else
       wait = reserve.wait(st)
       if wait > 0 then met = 4 elseif fits then ok, met = true, 1 end
