@@ -123,13 +123,13 @@ func (p *Proxy) answered(resp *http.Response) error {
 		x.readCost(resp.Header[p.config.CostHeader])
 		delete(resp.Header, p.config.CostHeader)
 	}
+	x.claim()
 	// Two of one header would leave the client to choose whom it believes.
 	for _, name := range p.ours {
 		if x.header[name] != nil {
 			delete(resp.Header, name)
 		}
 	}
-	delete(resp.Header, headerRequestID)
 	return nil
 }
 
@@ -149,6 +149,7 @@ func (x *exchange) readCost(lines []string) {
 // unanswered answers where the upstream did not.
 func (p *Proxy) unanswered(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r.Context())
+	x.claim()
 	var op *net.OpError
 	x.lost = errors.As(err, &op) && op.Op == "dial"
 	var slow net.Error
