@@ -3,6 +3,7 @@ package rls
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -27,7 +28,7 @@ func asStatus(ctx context.Context, err error) error {
 	}
 	text := string(e.Code) + ": " + e.Message
 	if e.Field != "" {
-		text = string(e.Code) + " at " + e.Field + ": " + e.Message
+		text = string(e.Code) + " at " + inRequest(e.Field) + ": " + e.Message
 	}
 	switch e.Code {
 	case tallygate.CodeBadRequest, tallygate.CodeTooLarge, tallygate.CodeInvalidCost,
@@ -47,6 +48,15 @@ func asStatus(ctx context.Context, err error) error {
 	default:
 		return status.Error(codes.Internal, text)
 	}
+}
+
+// inRequest names a field of the limiter's check as the request has it: sets are made of
+// descriptors, one of each.
+func inRequest(field string) string {
+	if rest, ok := strings.CutPrefix(field, "/sets"); ok {
+		return "descriptors" + rest
+	}
+	return strings.TrimPrefix(field, "/")
 }
 
 // noStore reports whether a rule that fails closed had no answer of the store.
