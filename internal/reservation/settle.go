@@ -71,7 +71,9 @@ func realCost(cost int64, field string) *Refused {
 func (t *Token) Valid() bool {
 	ttl := time.Duration(t.TTLMS) * time.Millisecond
 	return t.TTLMS <= store.MaxReservationTTL.Milliseconds() && ttl >= store.MinReservationTTL &&
-		!slices.ContainsFunc(t.Entries, func(e Entry) bool { return e.Cost > limit.MaxCost || e.Key == "" })
+		!slices.ContainsFunc(t.Entries, func(e Entry) bool {
+			return e.Cost > limit.MaxCost || e.Key == "" || len(e.Key) > rules.MaxKeyBytes
+		})
 }
 
 // Outcome is what becomes of a reservation in one bucket, as it is counted.
