@@ -60,4 +60,3 @@ func TestAnswersBeforeTheAnswer(t *testing.T) {
 		}
 	}
 }
-
