@@ -296,6 +296,10 @@ func TestConfig(t *testing.T) {
 		{"query", func(c *proxy.Config) { c.Upstream = parse(t, "http://x/?a=b") }, "query"},
 		{"limiter", func(c *proxy.Config) { c.Limit.Limiter = nil }, "Limiter is required"},
 		{"cost", func(c *proxy.Config) { c.CostHeader = "X-Cost" }, "need each other"},
+		{"port", func(c *proxy.Config) { c.Upstream = parse(t, "http://x:99999") }, `port "99999" of Upstream is not within 1 and 65535`},
+		{"cost in no header", func(c *proxy.Config) { c.CostHeader, c.Reserver = "X Cost", new(ledger) }, "stands in no header's name"},
+		{"cost in a header of ours", func(c *proxy.Config) { c.CostHeader, c.Reserver = "ratelimit", new(ledger) }, "CostHeader Ratelimit says something else"},
+		{"cost in the length", func(c *proxy.Config) { c.CostHeader, c.Reserver = "content-length", new(ledger) }, "CostHeader Content-Length"},
 		{"time", func(c *proxy.Config) { c.StallTimeout = -1 }, "below 0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
