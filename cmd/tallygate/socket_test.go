@@ -13,7 +13,7 @@ const aRule = "rules:\n  - {id: a, covers_all: true, identity: ip, algorithm: fi
 // A socket that a killed server left behind does not keep the next one from starting.
 func TestSocket_leftBehind(t *testing.T) {
 	t.Parallel()
-	path := socketPath(t)
+	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
@@ -21,7 +21,7 @@ func TestSocket_leftBehind(t *testing.T) {
 	l.SetUnlinkOnClose(false) // as after SIGKILL
 	_ = l.Close()
 	serve(t, aRule, "--grpc", "unix:"+path)
-	conn, err := net.Dial("unix", path) //nolint:noctx // it is there or not
+	conn, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,8 +31,8 @@ func TestSocket_leftBehind(t *testing.T) {
 // What is no socket, or one on which somebody listens, stays as it is.
 func TestSocket_inUse(t *testing.T) {
 	t.Parallel()
-	path, file := socketPath(t), filepath.Join(t.TempDir(), "file")
-	l, err := net.Listen("unix", path) //nolint:noctx // a test's own
+	path, file := filepath.Join(t.TempDir(), "s"), filepath.Join(t.TempDir(), "file")
+	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,20 +49,9 @@ func TestSocket_inUse(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	conn, err := net.Dial("unix", path) //nolint:noctx // it is there or not
+	conn, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = conn.Close()
-}
-
-// socketPath is short enough for a socket's address, unlike some of t.TempDir.
-func socketPath(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "tg")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return filepath.Join(dir, "g.sock")
 }

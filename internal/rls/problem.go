@@ -3,6 +3,7 @@ package rls
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -48,6 +49,17 @@ func asStatus(ctx context.Context, err error) error {
 	default:
 		return status.Error(codes.Internal, text)
 	}
+}
+
+// ofDescriptor is an error of a check of one set, which was made of descriptor i.
+func ofDescriptor(err error, i int) error {
+	e, ok := errors.AsType[*tallygate.Error](err)
+	if !ok || e.Field != "/sets/0" {
+		return err
+	}
+	own := *e
+	own.Field = "/sets/" + strconv.Itoa(i)
+	return &own
 }
 
 // inRequest names a field of the limiter's check as the request has it: sets are made of

@@ -94,6 +94,18 @@ func TestRefusesWhatIsNoText(t *testing.T) {
 	}
 }
 
+// The place is the descriptor's in the request, also where each is decided by itself.
+func TestRefusalNamesTheDescriptor(t *testing.T) {
+	t.Parallel()
+	for _, each := range []bool{false, true} {
+		_, conn := service(t, rls.Config{Limiter: limiterOf(t, newClock(), nil), PerDescriptor: each})
+		_, err := rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(context.Background(), request(of("ten", "k"), descriptor("plan=ten")))
+		if !strings.Contains(status.Convert(err).Message(), "missing_identity at descriptors/1: ") {
+			t.Errorf("per descriptor %v: %v", each, err)
+		}
+	}
+}
+
 func TestErrorOnFailure(t *testing.T) {
 	t.Parallel()
 	_, conn := service(t, rls.Config{Limiter: limiterOf(t, newClock(), failing{store.Unavailable}), ErrorOnFailure: true})
