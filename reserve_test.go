@@ -149,6 +149,29 @@ func TestReserve_anotherPod(t *testing.T) {
 	wantRemaining(t, one, "bucket", "sk_live_1", 90)
 }
 
+// What was reserved of a candidate costs the rule once the candidate is none any more.
+func TestReserve_candidateEnds(t *testing.T) {
+	live, next := bucket("r", 1, 3600, 20), bucket("r", 1, 3600, 10)
+	for name, after := range map[string]rules.Rule{"dropped": live, "promoted": next} {
+		t.Run(name, func(t *testing.T) {
+			ctx, c, in := context.Background(), newClock(), new(switched)
+			in.apply(t, c.Now(), onTrial(next, rules.StageCanary, 100, live))
+			l, err := tallygate.New(tallygate.Config{Rules: in, Store: c.Memory(), Now: c.Now})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = l.Close() })
+			_, committed := mustReserve(t, l, ask("r", "k", 5), "")
+			_, canceled := mustReserve(t, l, ask("r", "k", 5), "")
+			in.apply(t, c.Now(), rules.Set{Rules: []rules.Rule{after}})
+			mustSettle(t, tallygate.SettlementLate)(l.Commit(ctx, committed, 7))
+			mustSettle(t, tallygate.SettlementRepeated)(l.Commit(ctx, committed, 7))
+			mustSettle(t, tallygate.SettlementUnknown)(l.Cancel(ctx, canceled))
+			wantRemaining(t, l, "r", "k", after.Burst-7)
+		})
+	}
+}
+
 func TestReserve_costsByRule(t *testing.T) {
 	ctx := context.Background()
 	l := limiter(t, newClock(), bucket("requests", 1, 3600, 10), bucket("tokens", 1, 3600, 5000))

@@ -3,10 +3,17 @@ package rules
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // bucketSuffix makes the name of a candidate's buckets of its rule's: ids have no ~.
 const bucketSuffix = "~candidate"
+
+// CandidateOf returns the id of the rule whose candidate counts in buckets of this name;
+// false where the name is none of a candidate's.
+func CandidateOf(bucketRule string) (id string, ok bool) {
+	return strings.CutSuffix(bucketRule, bucketSuffix)
+}
 
 // FaultsOfCandidate returns why a rule cannot be the candidate of r, the live one,
 // beside its own faults: it must match and count the same requests by the same keys,

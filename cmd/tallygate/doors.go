@@ -81,14 +81,15 @@ func styleOf(v *values) (headers.Style, error) {
 	return headers.Style{Reset: reset, IETF: ietf, Jitter: v.Float64("retry-jitter"), Rand: rand.Float64}, err
 }
 
-// authorizer says whose tokens may ask for checks; nil where anybody may.
+// authorizer says whose tokens may ask for checks; nil where anybody may. Checks are of
+// all domains, so that a token of one domain is none of these.
 func authorizer(v *values, tokens *token.File) func(shown string) bool {
 	if !v.Bool("http-token-required") {
 		return nil
 	}
 	return func(shown string) bool {
 		t, ok := tokens.Find(shown)
-		return ok && (t.Role == token.Check || t.Role == token.Admin)
+		return ok && t.Domain == "" && (t.Role == token.Check || t.Role == token.Admin)
 	}
 }
 

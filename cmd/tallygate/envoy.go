@@ -146,11 +146,13 @@ func listenRLS(ctx context.Context, v *values, log *slog.Logger) (net.Listener, 
 	if address == "" {
 		return nil, nil //nolint:nilnil // no port is a good answer
 	}
-	network, at := "tcp", address
+	var listener net.Listener
+	var err error
 	if path, ok := strings.CutPrefix(address, socketScheme); ok {
-		network, at = "unix", path
+		listener, err = listenSocket(ctx, path)
+	} else {
+		listener, err = new(net.ListenConfig).Listen(ctx, "tcp", address)
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, network, at)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE) && v.origin["grpc"] == "default":
 		// The second pod on a machine is most often one of a first try.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/headers"
+	"github.com/tallygate/tallygate/rules"
 )
 
 // setting is one thing that can be set: by flag --name, by environment
@@ -143,7 +144,7 @@ func askerSettings() []setting {
 		{name: "forwarding-header", fallback: "X-Forwarded-For", flag: deciding, words: []string{"X-Forwarded-For", "Forwarded"}, help: "the header in which they tell the client's address"},
 		{name: "identity", flag: deciding, valid: sources, help: "where attributes of a request come from: api_key=header:X-Api-Key,user=claim:sub"},
 		{name: "routes-file", flag: deciding, help: "file of route templates, one a line, such as GET /v1/labels/{id}"},
-		{name: "domain", fallback: "default", flag: deciding, help: "domain of the rules for requests that gateways ask about, and of the proxy"},
+		{name: "domain", fallback: "default", flag: deciding, valid: domainName, help: "domain of the rules for requests that gateways ask about, and of the proxy"},
 		{name: "jwt-keys-file", flag: deciding, help: "key set (JWKS) that bearer tokens are verified with, for identity claim:…; read again when it changes"},
 		{name: "jwt-issuer", flag: deciding, help: "issuer that bearer tokens must name"},
 		{name: "jwt-audience", flag: deciding, help: "audience that bearer tokens must name"},
@@ -179,6 +180,18 @@ func address(value string) error {
 	return nil
 }
 
+// domainName takes what a rule's domain can be, or none for the default: any other has
+// no rule, and all would pass.
+func domainName(value string) error {
+	other := func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("._-", c))
+	}
+	if len(value) > rules.MaxIDBytes || strings.ContainsFunc(value, other) {
+		return fmt.Errorf("%q is no domain of rules: 1 to %d of A-Z a-z 0-9 . _ -", value, rules.MaxIDBytes)
+	}
+	return nil
+}
+
 // networks takes networks in CIDR form, by commas.
 func networks(value string) error {
 	_, err := parseNetworks(value)
@@ -189,7 +202,7 @@ func parseNetworks(value string) (list []netip.Prefix, err error) {
 	for _, text := range commas(value) {
 		network, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no network such as 10.0.0.0/8", text)
+			return nil, fmt.Errorf("%q is no network such as 10.0.0.0/8; one address is 10.0.0.7/32", text)
 		}
 		list = append(list, network)
 	}
@@ -222,17 +235,6 @@ func commas(value string) (list []string) {
 		}
 	}
 	return list
-}
-
-// socketScheme begins the path of a Unix socket.
-const socketScheme = "unix:"
-
-// addressOrSocket takes an address, the path of a Unix socket, or none.
-func addressOrSocket(value string) error {
-	if path, ok := strings.CutPrefix(value, socketScheme); ok && path != "" {
-		return nil
-	}
-	return addressOrNone(value)
 }
 
 // addressOrNone takes an address, or none.

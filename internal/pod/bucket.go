@@ -116,6 +116,7 @@ func (b *bucket) learn(now, askedNS int64, op *store.Op, g *store.Grant, spent b
 			b.denial.untilNS = min(b.denial.untilNS, askedNS+g.ResetMS*ms) // then others may decide
 		}
 		b.rest(now, 0, pods)
+	case op.Cost == 0 && op.Want == 0: // a look says nothing of how long to wait
 	case spent && g.Remaining == 0:
 		b.rest(now, op.Cost+g.Queue+g.Lease, pods)
 	}

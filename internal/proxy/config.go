@@ -8,11 +8,15 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/httplimit"
 	"github.com/tallygate/tallygate/identity"
+	"github.com/tallygate/tallygate/internal/headers"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -102,6 +106,8 @@ func (c *Config) validate() error {
 		return errors.New("proxy: Upstream is required: a URL such as http://127.0.0.1:8000")
 	case c.Upstream.Scheme != "http" && c.Upstream.Scheme != "https" && c.Upstream.Scheme != "h2c":
 		return fmt.Errorf("proxy: scheme %.40q of Upstream is none of http, https and h2c", c.Upstream.Scheme)
+	case !isPort(c.Upstream.Port()):
+		return fmt.Errorf("proxy: port %.20q of Upstream is not within 1 and 65535", c.Upstream.Port())
 	case c.Upstream.User != nil || c.Upstream.RawQuery != "" || c.Upstream.Fragment != "":
 		return errors.New("proxy: Upstream has a user, query or fragment, which would be ignored; remove it")
 	case c.Limit.Limiter == nil:
@@ -115,7 +121,9 @@ func (c *Config) validate() error {
 	c.StallTimeout = orDefault(c.StallTimeout, defaultStall)
 	c.Finish = orDefault(c.Finish, defaultFinish)
 	c.MaxInflight = orDefault(c.MaxInflight, defaultInflight)
-	c.CostHeader = http.CanonicalHeaderKey(c.CostHeader)
+	if err := c.costHeader(); err != nil {
+		return err
+	}
 	if c.Identity == nil {
 		c.Identity = &identity.Resolver{}
 	}
@@ -128,6 +136,31 @@ func (c *Config) validate() error {
 	}
 	if c.Limit.Log == nil {
 		c.Limit.Log = c.Log
+	}
+	return nil
+}
+
+// isPort reports whether a URL's port is one, or none.
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || err == nil && n > 0
+}
+
+// costHeader spells the header as net/http does. It refuses what is no header's name, and
+// headers that are ours or belong to the message: they are dropped from the answer.
+func (c *Config) costHeader() error {
+	for i := range len(c.CostHeader) {
+		ch := c.CostHeader[i]
+		if letter := ch | 0x20; (letter < 'a' || letter > 'z') && (ch < '0' || ch > '9') && !strings.ContainsRune("-_.!#$%&'*+^`|~", rune(ch)) {
+			return fmt.Errorf("proxy: %q of CostHeader %.60q stands in no header's name", ch, c.CostHeader)
+		}
+	}
+	c.CostHeader = http.CanonicalHeaderKey(c.CostHeader)
+	switch name := c.CostHeader; {
+	case slices.Contains(headers.CanonicalNames(), name), name == headerRequestID,
+		slices.Contains([]string{"Connection", "Date", "Location", "Set-Cookie", "Trailer", "Transfer-Encoding", "Upgrade"}, name),
+		strings.HasPrefix(name, "Content-"):
+		return fmt.Errorf("proxy: CostHeader %s says something else, and clients need it; take one of the upstream's own, such as X-Tokens", name)
 	}
 	return nil
 }

@@ -15,6 +15,12 @@ import (
 type exchange struct {
 	// header is the client's answer's: the limit headers in it are ours.
 	header http.Header
+	// names are those of the headers that only the proxy writes, and own their values
+	// when the request was sent on.
+	names []string
+	own   [maxOwn][]string
+	// hidden is a header of the upstream that no client sees; "" for none.
+	hidden string
 	// began is when the request went to the upstream.
 	began time.Duration
 	// matched and ids are the rules that back-pressure holds it to.
@@ -56,11 +62,12 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer p.inflight.Add(-1)
-	x := &exchange{header: w.Header()}
+	x := &exchange{header: w.Header(), names: p.ours, hidden: p.config.CostHeader}
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 	r.Header[headerRequestID] = []string{id}
 	defer p.settle(r.Context(), x) // also when an answer breaks off, which is a panic
 	s := newStalling(w, p.config.StallTimeout, r.ProtoMajor > 1)
+	s.inform = x
 	if r.ProtoMajor == 1 && r.Body != http.NoBody {
 		r.Body = &slowBody{ReadCloser: r.Body, control: s.control, timeout: p.config.StallTimeout, stalled: &x.stalled}
 	}
@@ -70,8 +77,34 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // forward sends an admitted request on.
 func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
-	exchangeOf(r.Context()).began = p.elapsed()
+	x := exchangeOf(r.Context())
+	x.keep()
+	x.began = p.elapsed()
 	p.reverse.ServeHTTP(w, r)
+}
+
+// maxOwn bounds the headers that only the proxy writes.
+const maxOwn = 8
+
+// keep notes the headers that the answer has so far: where the upstream sends an answer
+// before its answer (100, 103), [httputil.ReverseProxy] adds its headers to them, and
+// then has none left.
+func (x *exchange) keep() {
+	for i, name := range x.names {
+		x.own[i] = x.header[name]
+	}
+}
+
+// claim makes the answer's header say what the proxy says, and nobody else.
+func (x *exchange) claim() {
+	for i, name := range x.names {
+		if x.own[i] != nil {
+			x.header[name] = x.own[i]
+		}
+	}
+	if x.hidden != "" {
+		delete(x.header, x.hidden)
+	}
 }
 
 // settleTimeout bounds the call that tells a cost: the client has its answer already,

@@ -25,7 +25,7 @@ type Proxy struct {
 	reverse *httputil.ReverseProxy
 	idle    interface{ CloseIdleConnections() }
 	http    *http.Server
-	// ours are the limit headers in net/http's spelling.
+	// ours are the headers that only the proxy writes, in net/http's spelling.
 	ours []string
 	// began is when the clock of the guard was 0.
 	began time.Time
@@ -68,7 +68,7 @@ func New(c Config) (*Proxy, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	p := &Proxy{config: c, underWay: newCrowd(), ours: headers.CanonicalNames(), began: c.Now()}
+	p := &Proxy{config: c, underWay: newCrowd(), ours: append(headers.CanonicalNames(), headerRequestID), began: c.Now()}
 	if c.Rules != nil && !c.Limit.ReportOnly {
 		p.guard = newGuard(c.Rules, c.LatencyTarget)
 	}

@@ -53,6 +53,7 @@ func TestWhatTheUpstreamIsTold(t *testing.T) {
 		"X-Forwarded-For", "198.51.100.1", "X-Forwarded-Proto", "https", "X-Forwarded-Host", "example.org",
 		"X-Forwarded-Port", "443", "X-Real-IP", "198.51.100.1", "X-Original-URI", "/admin", "Forwarded", "for=198.51.100.2",
 		"X-RateLimit-Remaining", "1000000", "RateLimit", `"x";r=9;t=1`, "Retry-After", "9",
+		"X_Forwarded_For", "192.0.2.66", "x_real-ip", "192.0.2.66", "X-Forwarded_User", "192.0.2.66",
 		"Connection", "X-Forwarded-For, X-Hop", "X-Hop", "1", "Proxy-Authorization", "Basic eA==", "X-Stays", "1",
 	}
 	for _, tt := range []struct {
@@ -63,12 +64,12 @@ func TestWhatTheUpstreamIsTold(t *testing.T) {
 		{
 			"by a client", nil,
 			[]string{"X-Forwarded-For: 127.0.0.1", "X-Forwarded-Proto: http", "X-Stays: 1"},
-			[]string{"198.51.100", "example.org", "443", "X-Original-Uri", "X-Ratelimit", "Ratelimit", "Retry-After", "X-Hop", "Proxy-Authorization"},
+			[]string{"192.0.2.66", "198.51.100", "example.org", "443", "X-Original-Uri", "X-Ratelimit", "Ratelimit", "Retry-After", "X-Hop", "Proxy-Authorization"},
 		},
 		{
 			"by a trusted proxy", trusting(t, identity.Config{}),
 			[]string{"X-Forwarded-For: 198.51.100.1, 127.0.0.1", "X-Forwarded-Proto: https", "X-Forwarded-Host: example.org", "X-Forwarded-Port: 443"},
-			[]string{"Forwarded: for", "X-Ratelimit", "Ratelimit", "Retry-After", "X-Hop"},
+			[]string{"192.0.2.66", "Forwarded: for", "X-Ratelimit", "Ratelimit", "Retry-After", "X-Hop"},
 		},
 		{
 			"by a trusted proxy of RFC 7239", trusting(t, identity.Config{Forwarding: "Forwarded"}),
@@ -128,6 +129,17 @@ func TestRequestID(t *testing.T) {
 				t.Errorf("kept %v, want %v", kept, tt.kept)
 			}
 		})
+	}
+}
+
+func TestRequestID_namedInConnection(t *testing.T) {
+	t.Parallel()
+	f := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Saw", r.Header.Get("X-Request-Id"))
+	}), 100, proxy.Config{})
+	r, _ := f.get(t, "/", "X-Request-Id", "mine", "Connection", "X-Request-Id")
+	if r.Header.Get("X-Saw") != "mine" {
+		t.Errorf("the upstream saw %q", r.Header.Get("X-Saw"))
 	}
 }
 
@@ -284,6 +296,10 @@ func TestConfig(t *testing.T) {
 		{"query", func(c *proxy.Config) { c.Upstream = parse(t, "http://x/?a=b") }, "query"},
 		{"limiter", func(c *proxy.Config) { c.Limit.Limiter = nil }, "Limiter is required"},
 		{"cost", func(c *proxy.Config) { c.CostHeader = "X-Cost" }, "need each other"},
+		{"port", func(c *proxy.Config) { c.Upstream = parse(t, "http://x:99999") }, `port "99999" of Upstream is not within 1 and 65535`},
+		{"cost in no header", func(c *proxy.Config) { c.CostHeader, c.Reserver = "X Cost", new(ledger) }, "stands in no header's name"},
+		{"cost in a header of ours", func(c *proxy.Config) { c.CostHeader, c.Reserver = "ratelimit", new(ledger) }, "CostHeader Ratelimit says something else"},
+		{"cost in the length", func(c *proxy.Config) { c.CostHeader, c.Reserver = "content-length", new(ledger) }, "CostHeader Content-Length"},
 		{"time", func(c *proxy.Config) { c.StallTimeout = -1 }, "below 0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -19,6 +19,8 @@ type stalling struct {
 	// framed says that the deadline is a stream's of HTTP/2, which ends it even while
 	// nothing is written, so that it must not stand between writes.
 	framed bool
+	// inform is whose answers before the answer go to the client.
+	inform *exchange
 }
 
 func newStalling(w http.ResponseWriter, timeout time.Duration, framed bool) *stalling {
@@ -40,6 +42,15 @@ func (s *stalling) done() {
 
 // end allows for what net/http still has to write after the handler.
 func (s *stalling) end() { s.begin() }
+
+// WriteHeader implements [http.ResponseWriter]. An answer before the answer says of
+// limits and costs what the answer will.
+func (s *stalling) WriteHeader(code int) {
+	if code < http.StatusOK && code != http.StatusSwitchingProtocols && s.inform != nil {
+		s.inform.claim()
+	}
+	s.ResponseWriter.WriteHeader(code)
+}
 
 // Write implements [http.ResponseWriter].
 func (s *stalling) Write(b []byte) (int, error) {

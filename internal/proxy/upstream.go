@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,11 +76,13 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	trusted := p.config.Identity.Trusts(&facts)
 	out := r.Out.Header
 	for name := range out {
-		if !trusted && (strings.HasPrefix(name, prefixForwarded) || strings.HasPrefix(name, prefixOriginal) || name == headerRealIP) {
+		if ofProxies(name) && (!trusted || strings.Contains(name, "_")) {
 			delete(out, name)
 		}
 	}
 	delete(out, headerFor)
+	// Also where the client named it in Connection.
+	out[headerRequestID] = r.In.Header[headerRequestID]
 	proto, host := r.In.Header[headerProto], r.In.Header[headerHost]
 	rfc7239 := p.config.Identity.Forwarding() == headerForwarded
 	if trusted && !rfc7239 {
@@ -97,6 +100,15 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	if trusted && rfc7239 {
 		out[headerForwarded] = append(slices.Clone(r.In.Header[headerForwarded]), element(r.In.RemoteAddr))
 	}
+}
+
+// ofProxies reports whether a header is one that only proxies write. An underscore is
+// read as a hyphen, as upstreams do that hand headers on in variables (CGI, WSGI, PHP).
+func ofProxies(name string) bool {
+	if strings.Contains(name, "_") {
+		name = textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))
+	}
+	return strings.HasPrefix(name, prefixForwarded) || strings.HasPrefix(name, prefixOriginal) || name == headerRealIP
 }
 
 // element is a peer as a hop of RFC 7239.
@@ -123,13 +135,13 @@ func (p *Proxy) answered(resp *http.Response) error {
 		x.readCost(resp.Header[p.config.CostHeader])
 		delete(resp.Header, p.config.CostHeader)
 	}
+	x.claim()
 	// Two of one header would leave the client to choose whom it believes.
 	for _, name := range p.ours {
 		if x.header[name] != nil {
 			delete(resp.Header, name)
 		}
 	}
-	delete(resp.Header, headerRequestID)
 	return nil
 }
 
@@ -149,6 +161,7 @@ func (x *exchange) readCost(lines []string) {
 // unanswered answers where the upstream did not.
 func (p *Proxy) unanswered(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r.Context())
+	x.claim()
 	var op *net.OpError
 	x.lost = errors.As(err, &op) && op.Op == "dial"
 	var slow net.Error

@@ -71,7 +71,9 @@ func realCost(cost int64, field string) *Refused {
 func (t *Token) Valid() bool {
 	ttl := time.Duration(t.TTLMS) * time.Millisecond
 	return t.TTLMS <= store.MaxReservationTTL.Milliseconds() && ttl >= store.MinReservationTTL &&
-		!slices.ContainsFunc(t.Entries, func(e Entry) bool { return e.Cost > limit.MaxCost || e.Key == "" })
+		!slices.ContainsFunc(t.Entries, func(e Entry) bool {
+			return e.Cost > limit.MaxCost || e.Key == "" || len(e.Key) > rules.MaxKeyBytes
+		})
 }
 
 // Outcome is what becomes of a reservation in one bucket, as it is counted.
@@ -137,18 +139,23 @@ func (s *Settling) add(domain *rules.Domain, t *Token, e *Entry, costs Costs, no
 	case e.Kind == Told:
 		cost -= e.Cost
 	}
+	bucket := store.Bucket{Domain: t.Domain, Rule: counts.BucketRule(), Key: e.Key}
+	if slices.ContainsFunc(s.Ops, func(o store.Op) bool { return o.Bucket == bucket }) {
+		return // its own entry settles it
+	}
 	numbers, _ := counts.Effective(e.Key, now)
 	s.Rules, s.kinds = append(s.Rules, rule), append(s.kinds, e.Kind)
 	s.Ops = append(s.Ops, store.Op{
-		Bucket: store.Bucket{Domain: t.Domain, Rule: e.Rule, Key: e.Key},
+		Bucket: bucket,
 		How:    s.how, Limit: numbers, Cost: cost,
 		NextWindow: rule.NextWindow(), Replicas: counts.Replicas(),
-		Reservation: In(t.ID, t.Domain, e.Rule, e.Key), TTLMS: t.TTLMS,
+		Reservation: In(t.ID, t.Domain, bucket.Rule, e.Key), TTLMS: t.TTLMS,
 	})
 }
 
 // versionOf finds the version of a rule by the name of its buckets: a rule, or its
-// candidate.
+// candidate. Where the candidate is none any more its buckets are gone, and the rule
+// takes what it cost: the request has happened.
 func versionOf(domain *rules.Domain, name string) (rule, counts *rules.Compiled) {
 	if rule := domain.Rule(name); rule != nil {
 		return rule, rule
@@ -158,7 +165,10 @@ func versionOf(domain *rules.Domain, name string) (rule, counts *rules.Compiled)
 			return rule, t.Rule
 		}
 	}
-	return nil, nil
+	if id, was := rules.CandidateOf(name); was {
+		rule = domain.Rule(id)
+	}
+	return rule, rule
 }
 
 // Met is what became of op i. What was not set aside by its name is not late.

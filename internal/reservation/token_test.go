@@ -11,6 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tallygate/tallygate/internal/reservation"
+	"github.com/tallygate/tallygate/limit"
+	"github.com/tallygate/tallygate/rules"
 )
 
 func sealer(t testing.TB, secret string) *reservation.Sealer {
@@ -100,6 +102,29 @@ func TestSealer_bound(t *testing.T) {
 	}
 	if _, err := s.Seal(token(strings.Repeat("a", 4096), strings.Repeat("b", 4096), strings.Repeat("c", 4096))); err == nil {
 		t.Error("three of the longest keys have a token")
+	}
+}
+
+// Whoever makes a token without a secret gets no longer key than by a check.
+func TestToken_Valid(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		make func(*reservation.Token)
+		want bool
+	}{
+		{"as Reserve makes it", func(*reservation.Token) {}, true},
+		{"the longest key", func(t *reservation.Token) { t.Entries[0].Key = strings.Repeat("k", rules.MaxKeyBytes) }, true},
+		{"a key too long", func(t *reservation.Token) { t.Entries[0].Key = strings.Repeat("k", rules.MaxKeyBytes+1) }, false},
+		{"no key", func(t *reservation.Token) { t.Entries[0].Key = "" }, false},
+		{"a cost too large", func(t *reservation.Token) { t.Entries[0].Cost = limit.MaxCost + 1 }, false},
+		{"too short", func(t *reservation.Token) { t.TTLMS = 999 }, false},
+		{"too long", func(t *reservation.Token) { t.TTLMS = 3_600_001 }, false},
+	} {
+		made := token("k")
+		tt.make(made)
+		if got := made.Valid(); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
 	}
 }
 

@@ -3,6 +3,8 @@ package rls
 import (
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -27,7 +29,7 @@ func asStatus(ctx context.Context, err error) error {
 	}
 	text := string(e.Code) + ": " + e.Message
 	if e.Field != "" {
-		text = string(e.Code) + " at " + e.Field + ": " + e.Message
+		text = string(e.Code) + " at " + inRequest(e.Field) + ": " + e.Message
 	}
 	switch e.Code {
 	case tallygate.CodeBadRequest, tallygate.CodeTooLarge, tallygate.CodeInvalidCost,
@@ -47,6 +49,26 @@ func asStatus(ctx context.Context, err error) error {
 	default:
 		return status.Error(codes.Internal, text)
 	}
+}
+
+// ofDescriptor is an error of a check of one set, which was made of descriptor i.
+func ofDescriptor(err error, i int) error {
+	e, ok := errors.AsType[*tallygate.Error](err)
+	if !ok || e.Field != "/sets/0" {
+		return err
+	}
+	own := *e
+	own.Field = "/sets/" + strconv.Itoa(i)
+	return &own
+}
+
+// inRequest names a field of the limiter's check as the request has it: sets are made of
+// descriptors, one of each.
+func inRequest(field string) string {
+	if rest, ok := strings.CutPrefix(field, "/sets"); ok {
+		return "descriptors" + rest
+	}
+	return strings.TrimPrefix(field, "/")
 }
 
 // noStore reports whether a rule that fails closed had no answer of the store.

@@ -49,7 +49,7 @@ func TestRefuses(t *testing.T) {
 		{"100,000 descriptors", request(many(100_000, descriptor())...), codes.InvalidArgument, "has 100000 items, at most 128"},
 		{"100,000 entries", request(&commonv3.RateLimitDescriptor{Entries: many(100_000, entry)}), codes.InvalidArgument, "descriptors/0/entries: has 100000 items, at most 64"},
 		{"an entry without key", request(of("ten", "k"), descriptor("=x")), codes.InvalidArgument, "descriptors/1/entries/0/key: is empty"},
-		{"33 buckets", request(plans...), codes.InvalidArgument, "33 rules match, more than 32"},
+		{"33 buckets", request(plans...), codes.InvalidArgument, "bad_request at descriptors: 33 rules match, more than 32"},
 		{"no identity", request(descriptor("plan=ten")), codes.InvalidArgument, "api_key: is missing"},
 		{"KEY-04 a key of 1 MiB", request(of("ten", strings.Repeat("k", 1<<20))), codes.InvalidArgument, "1048576 bytes are above 4096"},
 		{"KEY-04 an override's key of 1 MiB", request(limited(of("ten", strings.Repeat("k", 1<<20)), 1, typev3.RateLimitUnit_DAY, 0)), codes.InvalidArgument, "bytes is above 4096"},
@@ -90,6 +90,18 @@ func TestRefusesWhatIsNoText(t *testing.T) {
 		err := conn.Invoke(context.Background(), rlsv3.RateLimitService_ShouldRateLimit_FullMethodName, &bytes, &answer, forceCodec())
 		if err == nil || status.Code(err) == codes.OK || status.Code(err) == codes.Unknown {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The place is the descriptor's in the request, also where each is decided by itself.
+func TestRefusalNamesTheDescriptor(t *testing.T) {
+	t.Parallel()
+	for _, each := range []bool{false, true} {
+		_, conn := service(t, rls.Config{Limiter: limiterOf(t, newClock(), nil), PerDescriptor: each})
+		_, err := rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(context.Background(), request(of("ten", "k"), descriptor("plan=ten")))
+		if !strings.Contains(status.Convert(err).Message(), "missing_identity at descriptors/1: ") {
+			t.Errorf("per descriptor %v: %v", each, err)
 		}
 	}
 }

@@ -57,10 +57,14 @@ func tell(parts []part, limits []override, v *tallygate.Verdict) {
 		for to < len(v.Entries) && v.Entries[to].Set == i {
 			to++
 		}
-		if e := strictest(v.Entries[from:to]); e != nil {
+		e := strictest(v.Entries[from:to])
+		if e != nil {
 			parts[i].tell(e)
 		}
-		if l := limits[i]; l.windowS > 0 {
+		// Where the pod answered in the store's place nobody knows what is left: 0 would
+		// be a lie.
+		unknown := e != nil && e.Allow && !e.Counted && e.Source == tallygate.SourceFallback
+		if l := limits[i]; l.windowS > 0 && !unknown {
 			parts[i].limited(int64(l.requests), l.windowS*1000)
 			parts[i].limit.Name = "" // it has none but its numbers
 			parts[i].status.LimitRemaining = min(parts[i].status.LimitRemaining, l.requests)

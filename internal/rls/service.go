@@ -140,7 +140,7 @@ func (s *Service) decideEach(ctx context.Context, c *call, domain string, parts 
 			failClosed(nil, parts[i:i+1])
 			continue
 		default:
-			return err
+			return ofDescriptor(err, i)
 		}
 		tell(parts[i:i+1], c.limits[i:i+1], &c.own)
 		if i == 0 || tighter(&c.own, &c.verdict) {

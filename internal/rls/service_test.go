@@ -192,6 +192,7 @@ func TestStoreAway(t *testing.T) {
 		{"closed does not", nil, request(of("closed", "k")), "OVER_LIMIT; OVER_LIMIT in 1s"},
 		{"closed wins", nil, request(of("ten", "k"), of("closed", "k")), "OVER_LIMIT; OVER_LIMIT in 1s; OVER_LIMIT in 1s"},
 		{"each by itself", func(c *rls.Config) { c.PerDescriptor = true }, request(of("ten", "k"), of("closed", "k")), "OVER_LIMIT; OK; OVER_LIMIT in 1s"},
+		{"a limit of the request's own", nil, request(limited(of("own", "k"), 5, typev3.RateLimitUnit_HOUR, 0)), "OK; OK"},
 		{"giving back is never denied", nil, request(back(of("closed", "k"), 1)), "OK; OK"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -156,7 +156,11 @@ func (w written) entry() (entry, error) {
 		return e, fmt.Errorf("domain: 1 to %d of A-Z a-z 0-9 . _ - are a domain", maxNameBytes)
 	}
 	switch w.Role {
-	case Viewer, Editor, Admin, Check:
+	case Viewer, Editor, Admin:
+	case Check:
+		if w.Domain != "" {
+			return e, errors.New("domain: a check token asks for checks of all domains; leave it out")
+		}
 	case Pod:
 		if w.Domain != "" {
 			return e, errors.New("domain: a pod needs the rules of all domains; leave it out")

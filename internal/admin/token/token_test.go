@@ -67,6 +67,7 @@ func TestParse_faults(t *testing.T) {
 		"a bad role":           {line("name: kim, role: root, sha256: " + hash), "role:"},
 		"a bad domain":         {line(good + ", domain: \"a/b\""), "domain:"},
 		"a bound pod":          {line("name: p, role: pod, domain: d, sha256: " + hash), "domain:"},
+		"a bound asker":        {line("name: p, role: check, domain: d, sha256: " + hash), "domain: a check token"},
 		"the token itself":     {line("name: kim, role: viewer, sha256: " + plain), "sha256:"},
 		"a short hash":         {line("name: kim, role: viewer, sha256: abcd"), "sha256:"},
 		"the same name twice":  {line(good) + "  - {name: kim, role: viewer, sha256: \"" + strings.Repeat("0", 64) + "\"}\n", "token 2: name:"},

@@ -1,0 +1,33 @@
+package tallygate_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/tallygate/tallygate"
+	"github.com/tallygate/tallygate/rules"
+)
+
+// A look at an empty bucket does not make the pod tell who asks next a wait that is not
+// enough.
+func TestLook_leavesTheWait(t *testing.T) {
+	c := newClock()
+	l, err := tallygate.New(tallygate.Config{
+		Rules: tallygate.Fixed(compile(t, c.Now(), rules.Set{Rules: []rules.Rule{bucket("r", 1, 3600, 5)}})),
+		Store: &elsewhere{store: c.Memory()}, Now: c.Now, Deadline: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	for _, check := range []tallygate.Check{ask("r", "k", 5), look("r", "k")} {
+		if v, err := l.Check(context.Background(), check); err != nil || !v.Allow {
+			t.Fatalf("%+v, %v", v, err)
+		}
+	}
+	v, err := l.Check(context.Background(), ask("r", "k", 1))
+	if err != nil || v.Allow || v.RetryMS < 60_000 {
+		t.Errorf("%+v, %v; want a wait of minutes, of the hour that a token takes", v, err)
+	}
+}
