@@ -36,8 +36,8 @@ func TestPreLimit_ofTheLimit(t *testing.T) {
 	for range 300 {
 		g, did := once(p, 0, ops, terms, store.Grant{OK: true, Remaining: 5})
 		if !did {
-			if g.Source != store.FromPreLimit || g.RetryMS < 1 || g.RetryMS > 20 {
-				t.Fatalf("%+v, want a denial of the pre-limit", g)
+			if g.Source != store.FromPreLimit || g.RetryMS != 40 {
+				t.Fatalf("%+v, want a denial of the pre-limit, until four tokens are back: the slack is no part of a wait", g)
 			}
 			break
 		}

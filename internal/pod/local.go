@@ -2,6 +2,7 @@ package pod
 
 import (
 	"github.com/tallygate/tallygate/internal/keyed"
+	"github.com/tallygate/tallygate/limit"
 	"github.com/tallygate/tallygate/store"
 )
 
@@ -260,6 +261,9 @@ func (p *Pod) no(g *store.Grant, now int64, b *bucket, cost int64) {
 		g.Remaining = min(g.Remaining, int64(b.denial.cost)-1) // the cost was not there
 	default:
 		g.RetryMS = max(1, b.pauseMS(now))
+		if b.limit.Algorithm == limit.TokenBucket { // empty as of the last answer
+			g.RetryMS = max(g.RetryMS, ceil(cost*b.limit.PeriodMS, b.limit.Rate))
+		}
 		g.Remaining = 0
 	}
 }

@@ -29,7 +29,15 @@ type preNumbers struct {
 	most    int64 // milli tokens; a window's count
 	perMS   int64 // milli tokens a ms × 1024; 0 for a window
 	windowN int64 // a window's length in ns; 0 for a bucket
+	// full and rate are most and perMS without slack: what a wait is told by, which must
+	// be enough for the store.
+	full, rate int64
 }
+
+// leastRate is the slowest refill, in milli tokens a ms × 1024, of a bucket with a
+// pre-limit: a token in ten seconds. Rounding one up would be a slack of more than one
+// percent, and so slow a bucket costs the store nothing.
+const leastRate = 102
 
 // numbers scales l for this pod. ok is false where there is no pre-limit: windows
 // that do not follow the clock, logs.
@@ -49,6 +57,10 @@ func (p PreLimit) numbers(l *limit.Limit, pods, maxCost int64) (n preNumbers, ok
 		if p.FairShare {
 			rate /= float64(pods)
 		}
+		if rate < leastRate {
+			return n, false
+		}
+		n.full, n.rate = full*1000, int64(rate)
 		rate *= 1 + float64(slack)/100
 		n.perMS = int64(rate) + 1
 		n.most = full*(1000+10*slack) + n.perMS*int64(slackTime/time.Millisecond)/1024 + 1
@@ -137,6 +149,7 @@ func (b *pre) refuses(cost int64, now int64, n preNumbers) (retryMS int64, refus
 	case n.windowN > 0:
 		return max(1, (b.atNS-now+ms-1)/ms), true
 	default:
-		return max(1, (over*1024+n.perMS-1)/n.perMS), true
+		over = b.level + cost*milli - n.full
+		return max(1, (over*1024+n.rate-1)/n.rate), true
 	}
 }
