@@ -151,7 +151,7 @@ func (s *rlsEvalsha) ShouldRateLimit(ctx context.Context, r *rlsv3.RateLimitRequ
 	if answer[0] == 0 {
 		code = rlsv3.RateLimitResponse_OVER_LIMIT
 	}
-	return &rlsv3.RateLimitResponse{OverallCode: code, Statuses: []*rlsv3.RateLimitResponse_DescriptorStatus{rlsStatus(code, uint32(answer[1]))}}, nil //nolint:gosec // 0 to plenty
+	return &rlsv3.RateLimitResponse{OverallCode: code, Statuses: []*rlsv3.RateLimitResponse_DescriptorStatus{rlsStatus(code, uint32(answer[1]))}}, nil
 }
 
 // asking is a limiter that asks Redis on every check.
