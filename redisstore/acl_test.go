@@ -303,6 +303,7 @@ func TestACL_closedStaysClosed(t *testing.T) {
 			server.AddUser(t, "tally", "secret", documented(t).all...)
 			conf := as("redis://" + server.Addr)
 			conf.Username, conf.Password = row.user, row.password
+			conf.BreakerFailures = 50 // killed connections are failures; rights must be none
 			s := open(t, conf)
 			l := limiter(t, s)
 			for i, rule := range []string{"open", "closed"} {
