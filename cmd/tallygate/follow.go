@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/internal/fleet"
+	"github.com/tallygate/tallygate/internal/loop"
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -137,7 +138,7 @@ func (f *followed) follow(ctx context.Context, reader rulestore.Reader, hints ru
 	f.now = func() time.Time { return machine().Add(source.Offset()) }
 	w, err := f.startWatcher(ctx, source, every, log)
 	for end := time.Now().Add(startWithin); err != nil && f.store == nil && time.Now().Before(end); {
-		pause(ctx, startPause) // a control plane that starts now has no rules to tell yet
+		loop.Pause(ctx, startPause) // a control plane that starts now has no rules to tell yet
 		w, err = f.startWatcher(ctx, source, every, log)
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/loop"
 	"github.com/tallygate/tallygate/internal/rulestore"
 )
 
@@ -43,7 +44,7 @@ func connectRules(ctx context.Context, log *slog.Logger, open func(context.Conte
 func (l *lateRules) try(ctx context.Context, log *slog.Logger, open func(context.Context) (*ruleStore, error)) {
 	defer close(l.done)
 	for {
-		pause(ctx, spread(reopenEvery))
+		loop.Pause(ctx, spread(reopenEvery))
 		if ctx.Err() != nil {
 			return
 		}
@@ -56,15 +57,6 @@ func (l *lateRules) try(ctx context.Context, log *slog.Logger, open func(context
 			log.Info("the database of the rules can be reached")
 			return
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
 	}
 }
 

@@ -63,7 +63,7 @@ func rooms() []namedRoom {
 		{"metrics", room{house: []string{root}, outside: []string{"github.com/prometheus/client_golang"}}},
 
 		// The rules of record: the contract, what both databases share, each of them.
-		{"internal/rulestore", room{house: []string{"rules"}}},
+		{"internal/rulestore", room{house: []string{"internal/loop", "rules"}}},
 		{"internal/rulestore/sqldb", room{house: []string{"internal/rulestore", "rules"}}},
 		{"internal/rulestore/sqlite", room{house: []string{"internal/rulestore/sqldb"}, outside: []string{"github.com/pressly/goose/v3", "modernc.org/sqlite"}}},
 		{"internal/rulestore/postgres", room{house: []string{"internal/rulestore/sqldb"}, outside: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3"}}},
@@ -112,7 +112,7 @@ func rooms() []namedRoom {
 
 		{"cmd/tallygate", room{
 			house: []string{
-				root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/spelling", "internal/tlsfiles", "internal/envoyconfig", "internal/rls",
+				root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/spelling", "internal/tlsfiles", "internal/envoyconfig", "internal/loop", "internal/rls",
 				"httplimit", "identity/jwt", "identity/request", "internal/newest", "internal/proxy",
 				"internal/admin", "internal/admin/api", "internal/admin/token", "internal/fleet",
 				"internal/rulestore", "internal/rulestore/feed", "internal/rulestore/file", "internal/rulestore/kept", "internal/rulestore/postgres", "internal/rulestore/remote", "internal/rulestore/sqlite",

@@ -92,7 +92,7 @@ func (r *Reporter) run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-r.news:
-			pause(ctx, min(r.cfg.Every, time.Duration(rand.Int64N(int64(newsWithin)))))
+			loop.Pause(ctx, min(r.cfg.Every, time.Duration(rand.Int64N(int64(newsWithin)))))
 		}
 		timer.Stop()
 	}
@@ -138,14 +138,4 @@ func newest(trials []candidate.Trial) (startMS int64) {
 		}
 	}
 	return startMS
-}
-
-// pause waits, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

@@ -5,6 +5,7 @@ package loop
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // Loop is one goroutine and its end. The zero value is ready; it is safe for
@@ -52,4 +53,14 @@ func (l *Loop) Closed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.closed
+}
+
+// Pause returns after d, or once ctx ends.
+func Pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/loop"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -178,11 +179,6 @@ func Follow(ctx context.Context, waiter Waiter, source *Source, reload func(cont
 		if reload(ctx) == nil {
 			continue
 		}
-		pause := time.NewTimer(followPause)
-		select {
-		case <-ctx.Done():
-		case <-pause.C:
-		}
-		pause.Stop()
+		loop.Pause(ctx, followPause)
 	}
 }

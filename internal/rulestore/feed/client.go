@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/loop"
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/internal/rulestore/wire"
 	"github.com/tallygate/tallygate/internal/uplink"
@@ -234,7 +235,7 @@ func (c *Client) Wait(ctx context.Context, since int64) error {
 				c.logAway(err)
 			}
 			failures++
-			sleep(ctx, jitter(min(retryAfter<<min(failures-1, 10), retryMost)))
+			loop.Pause(ctx, jitter(min(retryAfter<<min(failures-1, 10), retryMost)))
 			continue
 		case failures > 0:
 			c.cfg.Log.Info("the control plane answers again", "failures", failures)
@@ -247,7 +248,7 @@ func (c *Client) Wait(ctx context.Context, since int64) error {
 			return nil
 		}
 		if time.Since(began) < hasty {
-			sleep(ctx, jitter(hasty))
+			loop.Pause(ctx, jitter(hasty))
 		}
 	}
 }

@@ -151,7 +151,7 @@ func (h *Hub) follow(ctx context.Context) {
 		before := h.Revision()
 		if err := h.load(ctx); err != nil {
 			h.failed(ctx, err)
-			sleep(ctx, jitter(pause))
+			loop.Pause(ctx, jitter(pause))
 			pause = min(2*pause, h.cfg.Resync)
 			continue
 		}
@@ -161,7 +161,7 @@ func (h *Hub) follow(ctx context.Context) {
 			h.cfg.Log.Info("the database of the rules answers again", "revision", h.Revision())
 		}
 		if h.Revision() == before {
-			sleep(ctx, min(quietAfter, h.cfg.Resync))
+			loop.Pause(ctx, min(quietAfter, h.cfg.Resync))
 		}
 		h.wait(ctx)
 	}
@@ -307,14 +307,4 @@ func (h *Hub) named(rules []rulestore.Rule, overrides []rulestore.Override) ([]r
 // jitter spreads a time by a fifth, so that processes do not ask in step.
 func jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
-}
-
-// sleep waits, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	pause := time.NewTimer(d)
-	defer pause.Stop()
-	select {
-	case <-ctx.Done():
-	case <-pause.C:
-	}
 }
