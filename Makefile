@@ -16,7 +16,7 @@ test: ## all tests, with Redis, PostgreSQL, race detector, shuffled
 	scripts/install-redis.sh
 	scripts/install-postgres.sh
 	scripts/install-promtool.sh
-	scripts/install-gateways.sh
+	scripts/install-gateways.sh clients
 	$(GO) test -race -shuffle=on -bench . -benchtime 1x $$($(GO) list ./... | grep -v '/internal/sim$$')
 	$(GO) test -shuffle=on -bench . -benchtime 1x ./internal/sim # one goroutine: nothing to race, and ten times as fast
 	$(GO) test -count=1 -timeout 8m ./internal/faults -faults short
@@ -37,7 +37,7 @@ test-postgres: ## only the tests that start PostgreSQL
 	$(GO) test -race -shuffle=on -count=1 $$(scripts/packages-importing.sh internal/pgtest)
 
 .PHONY: test-gateways
-test-gateways: ## gateways and gRPC clients, of which it builds three
+test-gateways: ## gateways and gRPC clients alone, with a Caddy newer than Debian's
 	scripts/install-redis.sh
 	scripts/install-gateways.sh caddy clients
 	$(GO) test -count=1 ./internal/gateways

@@ -9,8 +9,7 @@
 //	client ─► tallygate proxy ─► application
 //
 // TestMain builds tallygate; it, the gateways and the clients run as children of the test
-// binary on private ports of 127.0.0.1. What is not installed is skipped, loudly; with
-// CI=true in the environment its tests fail, except those of Caddy, grpcurl and
-// envoyproxy/ratelimit's client_cmd, whose builds are too slow to ask for:
-// scripts/install-gateways.sh.
+// binary on private ports of 127.0.0.1. scripts/install-gateways.sh installs the gateways
+// and builds the clients. What is missing is skipped, loudly; with CI=true in the
+// environment its tests fail.
 package gateways

@@ -37,7 +37,7 @@ func haproxy(t testing.TB, s *setting) string {
 
 func caddy(t testing.TB, s *setting) string {
 	t.Helper()
-	program := tool(t, "caddy", "caddy")
+	program := tool(t, "caddy", "on Debian: apt-get install caddy")
 	dir, addr := t.TempDir(), port(t)
 	conf := "{\n\tadmin off\n}\n" + s.place(snippets(t, "gateways/caddy.md", "caddyfile")[0], addr)
 	run(t, dir, addr, program, "run", "--adapter", "caddyfile", "--config", write(t, dir, "Caddyfile", conf))

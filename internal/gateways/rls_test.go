@@ -59,7 +59,7 @@ func rlsPod(t testing.TB, args ...string) *pod {
 
 func TestGRPCurl(t *testing.T) {
 	t.Parallel()
-	grpcurl := tool(t, "grpcurl", "clients")
+	grpcurl := client(t, "grpcurl")
 	p := rlsPod(t, "--grpc", "127.0.0.1:0", "--grpc-reflection")
 	said, err := tell(t, grpcurl, "-plaintext", p.grpc, "list")
 	contains(t, "reflection", said, err, rateLimitService+"\n", "grpc.health.v1.Health\n")
@@ -91,7 +91,7 @@ func TestGRPCurl(t *testing.T) {
 
 func TestGRPCurlWithoutReflection(t *testing.T) {
 	t.Parallel()
-	grpcurl := tool(t, "grpcurl", "clients")
+	grpcurl := client(t, "grpcurl")
 	p := rlsPod(t, "--grpc", "127.0.0.1:0")
 	if said, err := tell(t, grpcurl, "-plaintext", p.grpc, "list"); err == nil || !strings.Contains(said, "does not support the reflection API") {
 		t.Errorf("%v %s", err, said)
@@ -101,7 +101,7 @@ func TestGRPCurlWithoutReflection(t *testing.T) {
 // A certificate is its own authority: both sides show and trust it.
 func TestRLSOverTLS(t *testing.T) {
 	t.Parallel()
-	grpcurl, clientCmd := tool(t, "grpcurl", "clients"), tool(t, "client_cmd", "clients")
+	grpcurl, clientCmd := client(t, "grpcurl"), client(t, "client_cmd")
 	cert, key := certificate(t)
 	p := rlsPod(t, "--grpc", "127.0.0.1:0", "--grpc-reflection",
 		"--grpc-cert-file", cert, "--grpc-key-file", key, "--grpc-client-ca-file", cert)
@@ -125,7 +125,7 @@ func TestRLSOverTLS(t *testing.T) {
 
 func TestRLSOnASocket(t *testing.T) {
 	t.Parallel()
-	grpcurl, clientCmd := tool(t, "grpcurl", "clients"), tool(t, "client_cmd", "clients")
+	grpcurl, clientCmd := client(t, "grpcurl"), client(t, "client_cmd")
 	socket := filepath.Join(t.TempDir(), "tallygate.sock")
 	p := rlsPod(t, "--grpc", "unix:"+socket, "--grpc-reflection")
 	if p.grpc != socket {
@@ -145,7 +145,7 @@ func TestRLSOnASocket(t *testing.T) {
 // the service that it comes from, and by curl.
 func TestEnvoyRatelimitConfiguration(t *testing.T) {
 	t.Parallel()
-	clientCmd := tool(t, "client_cmd", "clients")
+	clientCmd := client(t, "client_cmd")
 	p := migrated(t)
 	ask := func(descriptors ...string) (string, error) {
 		args := []string{"-dial_string", p.grpc, "-domain", "messaging"}
