@@ -129,7 +129,7 @@ func (set *Set) entry(i int, b rules.Bound) entry {
 	case b.Rule.Counting() == rules.CountingReport:
 		e.cost = min(cost, limit.MaxCost) // what has happened is counted, as far as it can be
 	default:
-		e.cost = cost
+		e.cost = min(cost, limit.MaxCost+1) // which is denied, and sums of it do not wrap
 	}
 	return e
 }

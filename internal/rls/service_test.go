@@ -72,6 +72,11 @@ func TestShouldRateLimit(t *testing.T) {
 			{request(hits(of("costly", "k"), math.MaxUint64)), "OVER_LIMIT; OVER_LIMIT"},
 			{request(of("costly", "k")), "OK; OK 0 of 10/MINUTE costly in 1m0s"},
 		}},
+		{"hits of one bucket add up, and never wrap", []step{
+			{request(of("ten", "k"), hits(of("ten", "k"), math.MaxUint64)), "OVER_LIMIT; OK; OVER_LIMIT"},
+			{request(of("ten", "k"), hits(of("ten", "k"), math.MaxUint64), hits(of("ten", "k"), math.MaxUint64)), "OVER_LIMIT; OK; OVER_LIMIT; OVER_LIMIT"},
+			{request(of("ten", "k")), "OK; OK 9 of 10/MINUTE ten in 1m0s"},
+		}},
 		{"negative hits end at full", []step{
 			{addend(request(of("ten", "k")), 4), "OK; OK 6 of 10/MINUTE ten in 1m0s"},
 			{request(back(of("ten", "k"), 3)), "OK; OK 9 of 10/MINUTE ten in 1m0s"},
