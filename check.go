@@ -21,6 +21,12 @@ type Check struct {
 	// it choose among the forms of one set, and do not supersede each other over several.
 	// "" is none. See rules.SupersedeAcross.
 	Alternatives string
+	// CountDenied counts every hit, as envoyproxy/ratelimit does: each rule spends by
+	// itself whatever the others say, and what a fixed window denies is added to its
+	// count all the same, by a second call of the store. Other algorithms deny as ever:
+	// in them whoever keeps asking would never be let in. Each check asks the store, no
+	// lease and no remembered denial. Reserve takes no notice of it.
+	CountDenied bool
 }
 
 // Entry is one (rule, key, cost) of a check.

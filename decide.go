@@ -38,21 +38,15 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 	if err != nil {
 		return err
 	}
-	switch {
-	case check.Sets != nil:
-		err = s.matchSets(domain, check)
-	case check.Attributes != nil:
-		err = s.match(domain, check)
-	default:
-		err = s.name(domain, check)
-	}
-	if err != nil {
+	if err := s.identify(domain, check); err != nil {
 		return err
 	}
 	if len(s.entries) == 0 {
 		v.Allow, v.Reason = true, ReasonNoRule
 		return nil
 	}
+
+	s.anyway = check.CountDenied && s.token == nil
 
 	// Gather: one op a bucket, with the numbers in force for its key.
 	if err := s.gather(now, l.place); err != nil {
@@ -68,9 +62,13 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 		}
 	}
 
+	if s.anyway {
+		s.apart()
+	}
+
 	// A rule that always refuses ends it here, so that nothing is spent anywhere;
 	// a check of rules that count nothing needs no store.
-	if s.refused || len(s.ops) == 0 {
+	if s.refused && !s.anyway || len(s.ops) == 0 {
 		s.answer(v)
 		return nil
 	}
@@ -90,16 +88,55 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 		if len(s.trials) > 0 && s.token == nil {
 			l.try(ctx, s, v, began)
 		}
+		if s.anyway {
+			l.countDenied(ctx, s, v, now)
+		}
 		return nil
 	}
 
 	return l.away(s, v, now, err)
 }
 
+// Valid returns the [Error] with which Check would refuse check by the rules in force
+// now, and nil where it would decide it. It asks no store and spends nothing.
+func (l *Limiter) Valid(check Check) error {
+	s := l.scratch.Get().(*scratch) //nolint:forcetypeassert // the pool holds nothing else
+	defer l.free(s)
+	domain, err := domainOf(l.rules.Snapshot(), check.Domain)
+	if err != nil {
+		return err
+	}
+	if err := s.identify(domain, &check); err != nil {
+		return err
+	}
+	s.looks = true // no key is new for it
+	return s.gather(l.now(), l.place)
+}
+
+// identify finds the rules that apply, and which key each counts.
+func (s *scratch) identify(domain *rules.Domain, check *Check) error {
+	switch {
+	case check.Sets != nil:
+		return s.matchSets(domain, check)
+	case check.Attributes != nil:
+		return s.match(domain, check)
+	default:
+		return s.name(domain, check)
+	}
+}
+
 // away decides without the store, which did not answer. The cause is logged, since no
 // answer shows it to the caller.
 func (l *Limiter) away(s *scratch, v *Verdict, now time.Time, err error) error {
 	l.log.StoreAway(now, err)
+	if s.refused { // it was asked only to count
+		v.Degraded, s.grants = degradedBy(err), s.grants[:0]
+		s.answer(v)
+		return nil
+	}
+	if s.anyway {
+		s.together()
+	}
 
 	// Closed wins over open: a rule that fails closed, and has nothing that lets the
 	// check pass, ends it. Then what this pod has must do, for all buckets or none.
@@ -141,6 +178,6 @@ func (l *Limiter) free(s *scratch) {
 	s.matched, s.bound, s.terms = s.matched[:0], s.bound[:0], s.terms[:0]
 	s.instead = s.instead[:0]
 	s.backs.forget()
-	s.refused, s.view, s.token, s.told = false, nil, nil, false
+	s.refused, s.anyway, s.looks, s.view, s.token, s.told = false, false, false, nil, nil, false
 	l.scratch.Put(s)
 }

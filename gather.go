@@ -41,11 +41,13 @@ type scratch struct {
 	// store surely was not reached.
 	token *reservation.Token
 	told  bool
-	// looks says that the check is explained, not decided.
+	// looks says that the check is explained or looked through, not decided.
 	looks bool
 	// nowMS is when the check was made, where one is counted by the pod's clock.
 	nowMS int64
 	backs backs
+	// anyway says that hits count whatever the verdict.
+	anyway bool
 	// refused says that an enforced rule refuses whatever the store would say.
 	refused bool
 }
@@ -184,6 +186,9 @@ func (s *scratch) count(i int, now time.Time) error {
 	switch {
 	case cost <= min(maxCost, limit.MaxCost), e.whole && cost <= limit.MaxCost:
 	case s.exceeds(i, cost):
+		if s.anyway && op == none && numbers.Algorithm == limit.FixedWindow {
+			s.countMost(i, numbers, maxCost, now)
+		}
 		return nil
 	case e.rule.Shadow():
 		// What is not enforced refuses no check; it shows what it would have said.
@@ -204,23 +209,28 @@ func (s *scratch) count(i int, now time.Time) error {
 			how = store.Add // counted, never denied
 		}
 		s.terms = append(s.terms, terms)
-		s.ops = append(s.ops, store.Op{
-			How:      how,
-			Bucket:   bucketOf(e.inForce, e.key),
-			Limit:    numbers,
-			Shadow:   e.rule.Shadow(),
-			Closed:   e.failsClosed(),
-			Replicas: e.inForce.Replicas(),
-			NotFresh: e.inForce.NotFresh(e.key, now),
-			Want:     e.inForce.Lease(),
-			Pods:     1,
-			MaxCost:  maxCost,
-
-			NextWindow: e.inForce.NextWindow(),
-		})
+		s.ops = append(s.ops, e.ask(how, numbers, maxCost, now))
 	}
 	e.op, s.ops[op].Cost = op, cost
 	return nil
+}
+
+// ask is the op of an entry's bucket, without its cost.
+func (e *entry) ask(how store.How, numbers *limit.Limit, maxCost int64, now time.Time) store.Op {
+	return store.Op{
+		How:      how,
+		Bucket:   bucketOf(e.inForce, e.key),
+		Limit:    numbers,
+		Shadow:   e.rule.Shadow(),
+		Closed:   e.failsClosed(),
+		Replicas: e.inForce.Replicas(),
+		NotFresh: e.inForce.NotFresh(e.key, now),
+		Want:     e.inForce.Lease(),
+		Pods:     1,
+		MaxCost:  maxCost,
+
+		NextWindow: e.inForce.NextWindow(),
+	}
 }
 
 // bucketOf names the bucket of a key by a version of a rule.

@@ -166,7 +166,7 @@ func (s *scratch) reservedBefore(e *entry) bool {
 
 // adds reports whether an entry is counted whatever the check's verdict.
 func (s *scratch) adds(e *entry) bool {
-	return e.op != none && (e.back > 0 || s.ops[e.op].How == store.Add)
+	return e.op != none && (e.back > 0 || s.anyway || s.ops[e.op].How == store.Add)
 }
 
 // failed counts a check without a verdict.
