@@ -22,7 +22,7 @@ func (f *Facts) lines(exact, lower string) []string {
 // you": a proxy may read the first and an application the last.
 func header(f *Facts, name *fieldName) (string, Fault) {
 	if name.exact == authField {
-		return bearer(f)
+		return Bearer(f.lines(authField, authLower))
 	}
 	lines := f.lines(name.exact, name.lower)
 	switch len(lines) {
@@ -35,11 +35,12 @@ func header(f *Facts, name *fieldName) (string, Fault) {
 	}
 }
 
-// bearer returns the token of the Authorization header. Other schemes have none:
-// their whole value would let a client choose a bucket by its password.
-func bearer(f *Facts) (string, Fault) {
+// Bearer returns the token of the lines of a request's Authorization header: the scheme
+// in any case, then the token, blanks around it aside. Other schemes have none: their
+// whole value would let a client choose a bucket by its password. Two lines are
+// Ambiguous, and have none either.
+func Bearer(lines []string) (token string, fault Fault) {
 	const scheme = "bearer "
-	lines := f.lines(authField, authLower)
 	if len(lines) > 1 {
 		return "", Ambiguous
 	}

@@ -158,7 +158,7 @@ func (c *claimSet) get(v Verifier, f *Facts, name string) (string, Fault) {
 	if !c.known {
 		c.known = true
 		var token string
-		token, c.fault = bearer(f)
+		token, c.fault = Bearer(f.lines(authField, authLower))
 		if c.fault == "" && token != "" && len(token) <= MaxHeader {
 			if claims, ok := v.Claims(token); ok {
 				c.claims = claims

@@ -39,8 +39,8 @@ func (a *API) identify(r *http.Request) (caller, error) {
 	if a.cfg.Tokens == nil {
 		return a.local(r, address, c)
 	}
-	scheme, shown, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if shown = strings.TrimSpace(shown); !strings.EqualFold(scheme, "Bearer") || shown == "" {
+	shown, _ := identity.Bearer(r.Header["Authorization"])
+	if shown == "" {
 		return c, refuse(api.Unauthorized, "send Authorization: Bearer TOKEN")
 	}
 	if len(shown) > maxTokenBytes {

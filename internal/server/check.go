@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"os"
 	"strconv"
-	"strings"
 
 	"github.com/tallygate/tallygate"
+	"github.com/tallygate/tallygate/identity"
 	"github.com/tallygate/tallygate/internal/headers"
 )
 
@@ -54,7 +54,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, answer func(*Serv
 		s.wrongMethod(w, r, http.MethodPost)
 		return
 	}
-	if s.authorize != nil && !s.authorize(bearer(r)) {
+	if token, _ := identity.Bearer(r.Header["Authorization"]); s.authorize != nil && !s.authorize(token) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		s.writeProblem(w, &tallygate.Error{Code: codeUnauthorized, Message: "send a token of this server: Authorization: Bearer tg_…"})
 		return
@@ -85,16 +85,6 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, answer func(*Serv
 	h["Content-Type"] = s.contentJSON
 	h["Content-Length"] = []string{strconv.Itoa(len(x.answer))}
 	_, _ = w.Write(x.answer) // the client is gone if this fails
-}
-
-// bearer is the token of a request, "" for none.
-func bearer(r *http.Request) string {
-	const scheme = "bearer "
-	h := r.Header.Get("Authorization")
-	if len(h) > len(scheme) && strings.EqualFold(h[:len(scheme)], scheme) {
-		return strings.TrimSpace(h[len(scheme):])
-	}
-	return ""
 }
 
 // decide decides the check in x and appends the answer to dst.
