@@ -126,6 +126,7 @@ func newRLS(v *values, g *gate, authorize func(string) bool, style headers.Style
 		Limiter: g.limiter, Authorize: authorize, TLS: secure,
 		Imported:       (&imported{rules: g.rules}).domain,
 		PerDescriptor:  v.Bool("rls-per-descriptor"),
+		CountDenied:    v.Bool("rls-count-denied"),
 		ErrorOnFailure: v.Bool("rls-error-on-failure"),
 		Body:           v.Bool("rls-body"),
 		Metadata:       v.Bool("rls-metadata"),

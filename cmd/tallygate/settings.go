@@ -74,6 +74,7 @@ func portSettings() []setting {
 		{name: "grpc-client-ca-file", flag: serving, help: "authorities whose certificates clients of the gRPC port must show (PEM)"},
 		{name: "grpc-reflection", fallback: "false", flag: serving, valid: truth, toggle: true, help: "let gRPC clients ask which services there are"},
 		{name: "rls-per-descriptor", fallback: "false", flag: serving, valid: truth, toggle: true, help: "decide and charge each descriptor by itself, instead of all or none of a request"},
+		{name: "rls-count-denied", fallback: "false", flag: serving, valid: truth, toggle: true, help: "count every hit, also of denied requests, as envoyproxy/ratelimit does; each request then asks the store"},
 		{name: "rls-error-on-failure", fallback: "false", flag: serving, valid: truth, toggle: true, help: "answer UNAVAILABLE, not OVER_LIMIT, where a rule that fails closed had no answer of the store"},
 		{name: "rls-headers", fallback: "false", flag: serving, valid: truth, toggle: true, help: "add response headers of ours; Envoy can make its own"},
 		{name: "rls-body", fallback: "false", flag: serving, valid: truth, toggle: true, help: "add a problem document as the body of denied requests"},

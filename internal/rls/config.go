@@ -15,6 +15,8 @@ import (
 // Decider decides checks; a *tallygate.Limiter.
 type Decider interface {
 	Decide(ctx context.Context, check tallygate.Check, v *tallygate.Verdict) error
+	// Valid says with which error Decide would refuse a check for what it asks.
+	Valid(check tallygate.Check) error
 }
 
 // Config says what is served and how.
@@ -36,6 +38,10 @@ type Config struct {
 	// them: one that passes is spent although another denies. The default is all or
 	// nothing over the request. It costs one call of the store a descriptor.
 	PerDescriptor bool
+	// CountDenied counts every hit, also of what is denied and of what is beside it, as
+	// envoyproxy/ratelimit does: see tallygate.Check. It costs a second call of the
+	// store where a fixed window denies, and no pod answers by itself.
+	CountDenied bool
 	// ErrorOnFailure answers UNAVAILABLE where a rule that fails closed had no answer
 	// of the store, for Envoy's failure_mode_deny to decide. The default is OVER_LIMIT.
 	ErrorOnFailure bool

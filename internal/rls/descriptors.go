@@ -19,6 +19,7 @@ type call struct {
 	verdict    tallygate.Verdict
 	own        tallygate.Verdict // of one descriptor, where each is decided by itself
 	imported   bool              // the domain's rules ask for the path of keys
+	anyway     bool              // hits count whatever is answered
 	path       []byte
 }
 
@@ -65,7 +66,7 @@ func (c *call) read(overrides *overrides, paths *paths, request *rlsv3.RateLimit
 
 // check is the check of some sets.
 func (c *call) check(domain string, sets []tallygate.Set) tallygate.Check {
-	check := tallygate.Check{Domain: domain, Sets: sets}
+	check := tallygate.Check{Domain: domain, Sets: sets, CountDenied: c.anyway}
 	if c.imported {
 		check.Alternatives = envoyconfig.AttrPath
 	}

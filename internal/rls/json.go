@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/tallygate/tallygate/identity"
 )
 
 // Handler answers POST /json: the same messages in proto3's JSON. 200 is OK, 429 is
@@ -22,9 +24,9 @@ func (s *Service) Handler() http.Handler {
 }
 
 func (s *Service) json(w http.ResponseWriter, r *http.Request) {
-	if s.config.Authorize != nil && !s.config.Authorize(bearer(r.Header.Get("Authorization"))) {
+	if token, _ := identity.Bearer(r.Header["Authorization"]); s.config.Authorize != nil && !s.config.Authorize(token) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		fail(w, unauthorized())
+		fail(w, s.refused(unauthorized()))
 		return
 	}
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequestBytes))
@@ -34,12 +36,12 @@ func (s *Service) json(w http.ResponseWriter, r *http.Request) {
 		} else {
 			err = invalid("body", "ended early")
 		}
-		fail(w, err)
+		fail(w, s.refused(err))
 		return
 	}
 	var request rlsv3.RateLimitRequest
 	if err := protojson.Unmarshal(text, &request); err != nil {
-		fail(w, invalid("body", err.Error()))
+		fail(w, s.refused(invalid("body", err.Error())))
 		return
 	}
 	response, err := s.answer(r.Context(), &request)

@@ -106,6 +106,30 @@ func TestRefusalNamesTheDescriptor(t *testing.T) {
 	}
 }
 
+// A request that is refused charges nothing, also where each descriptor is charged by
+// itself and those before the faulty one would pass.
+func TestRefusalChargesNothing(t *testing.T) {
+	t.Parallel()
+	for _, config := range []rls.Config{{}, {PerDescriptor: true}, {CountDenied: true}, {PerDescriptor: true, CountDenied: true}} {
+		config.Limiter = limiterOf(t, newClock(), nil)
+		_, conn := service(t, config)
+		for name, faulty := range map[string]*commonv3.RateLimitDescriptor{
+			"no identity": descriptor("plan=ten"),
+			"a long key":  of("ten", strings.Repeat("k", 4097)),
+			"no unit":     limited(of("ten", "k"), 1, typev3.RateLimitUnit_UNKNOWN, 0),
+			"no name":     descriptor("=x"),
+		} {
+			r := request(of("ten", "k"), back(of("two", "k"), 1), faulty)
+			if _, err := rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(context.Background(), r); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "descriptors/2") {
+				t.Errorf("%s: %v", name, err)
+			}
+			if got := told(ask(t, conn, request(hits(of("ten", "k"), 0)))); got != "OK; OK 10 of 10/MINUTE ten in 1m0s" {
+				t.Errorf("%s, per descriptor %v, every hit %v: %s", name, config.PerDescriptor, config.CountDenied, got)
+			}
+		}
+	}
+}
+
 func TestErrorOnFailure(t *testing.T) {
 	t.Parallel()
 	_, conn := service(t, rls.Config{Limiter: limiterOf(t, newClock(), failing{store.Unavailable}), ErrorOnFailure: true})
@@ -124,6 +148,8 @@ type decide func(ctx context.Context, c tallygate.Check, v *tallygate.Verdict) e
 func (d decide) Decide(ctx context.Context, c tallygate.Check, v *tallygate.Verdict) error {
 	return d(ctx, c, v)
 }
+
+func (decide) Valid(tallygate.Check) error { return nil }
 
 func TestPanicIsInternal(t *testing.T) {
 	t.Parallel()
@@ -188,6 +214,10 @@ func TestToken(t *testing.T) {
 	t.Parallel()
 	_, conn := service(t, rls.Config{Limiter: limiterOf(t, newClock(), nil), Authorize: func(token string) bool { return token == "tg_1" }})
 	client := rlsv3.NewRateLimitServiceClient(conn)
+	twice := metadata.AppendToOutgoingContext(context.Background(), "authorization", "Bearer tg_1", "authorization", "Bearer tg_1")
+	if _, err := client.ShouldRateLimit(twice, request(of("ten", "k"))); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("two tokens: %v", err)
+	}
 	for header, want := range map[string]codes.Code{
 		"": codes.Unauthenticated, "Bearer tg_2": codes.Unauthenticated, "tg_1": codes.Unauthenticated,
 		"Bearer tg_1": codes.OK, "bearer  tg_1": codes.OK,

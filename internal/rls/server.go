@@ -12,6 +12,8 @@ import (
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto" // the codec, by its name
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -52,7 +54,7 @@ func New(config Config) (*Server, error) {
 		drain:   config.Drain,
 		finish:  config.Finish,
 	}
-	rlsv3.RegisterRateLimitServiceServer(s.grpc, service)
+	s.grpc.RegisterService(described(), service)
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	s.health.SetServingStatus(rlsv3.RateLimitService_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_SERVING)
 	if config.Reflection {
@@ -68,6 +70,7 @@ func (s *Service) options() []grpc.ServerOption {
 		age = math.MaxInt64
 	}
 	list := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name)}),
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.MaxConcurrentStreams(clamp(int64(s.config.MaxStreams))),

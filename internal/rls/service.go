@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tallygate/tallygate"
+	"github.com/tallygate/tallygate/identity"
 )
 
 // Service answers ShouldRateLimit. It is part of a [Server].
@@ -55,7 +55,7 @@ func (s *Service) Stats() Stats {
 // ShouldRateLimit implements Envoy's service.
 func (s *Service) ShouldRateLimit(ctx context.Context, request *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
 	if s.config.Authorize != nil && !s.config.Authorize(token(ctx)) {
-		return nil, unauthorized()
+		return nil, s.refused(unauthorized())
 	}
 	return s.answer(ctx, request)
 }
@@ -76,9 +76,7 @@ func (s *Service) answer(ctx context.Context, request *rlsv3.RateLimitRequest) (
 	}()
 	response, err = s.decide(ctx, request)
 	if err != nil {
-		err = asStatus(ctx, err)
-		s.failed.Add(1)
-		s.log.warn(err)
+		err = s.refused(asStatus(ctx, err))
 	}
 	return response, err
 }
@@ -87,6 +85,7 @@ func (s *Service) answer(ctx context.Context, request *rlsv3.RateLimitRequest) (
 func (s *Service) decide(ctx context.Context, request *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
 	c := s.calls.Get().(*call) //nolint:forcetypeassert // the pool holds nothing else
 	defer s.free(c)            // also after an error: what was read is to be cleared
+	c.anyway = s.config.CountDenied
 	c.imported = s.config.Imported != nil && s.config.Imported(request.GetDomain())
 	if err := c.read(&s.overrides, &s.paths, request); err != nil {
 		return nil, err
@@ -125,9 +124,15 @@ func (s *Service) decide(ctx context.Context, request *rlsv3.RateLimitRequest) (
 	return response, nil
 }
 
-// decideEach decides each descriptor by itself. c.verdict is then that of the
-// strictest: the first that denies for longest, else the one with least left.
+// decideEach decides each descriptor by itself, once all of them can be decided: a
+// request that is refused charges nothing. c.verdict is then that of the strictest: the
+// first that denies for longest, else the one with least left.
 func (s *Service) decideEach(ctx context.Context, c *call, domain string, parts []part) error {
+	for i := range c.sets {
+		if err := s.config.Limiter.Valid(c.check(domain, c.sets[i:i+1])); err != nil {
+			return ofDescriptor(err, i)
+		}
+	}
 	c.verdict = tallygate.Verdict{Allow: true, Entries: c.verdict.Entries[:0], Tightest: -1}
 	var away error
 	for i := range c.sets {
@@ -197,19 +202,8 @@ func (s *Service) free(c *call) {
 
 // token is the bearer token of a call, "" for none.
 func token(ctx context.Context) string {
-	for _, v := range metadata.ValueFromIncomingContext(ctx, "authorization") {
-		return bearer(v)
-	}
-	return ""
-}
-
-// bearer is the token of an Authorization header, "" for none.
-func bearer(header string) string {
-	const scheme = "bearer "
-	if len(header) > len(scheme) && strings.EqualFold(header[:len(scheme)], scheme) {
-		return strings.TrimSpace(header[len(scheme):])
-	}
-	return ""
+	token, _ := identity.Bearer(metadata.ValueFromIncomingContext(ctx, "authorization"))
+	return token
 }
 
 func unauthorized() error {
