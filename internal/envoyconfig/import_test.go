@@ -293,7 +293,7 @@ func TestReport(t *testing.T) {
 	im := imported(t, envoyconfig.Options{}, one("{unit: week, requests_per_unit: 5}"))
 	text := im.Text()
 	for _, want := range []string{
-		"differs: a refused request is not counted; there it is (unless STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT is on)\n",
+		"differs: a refused request is not counted; there it is (unless STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT is on), as with --rls-count-denied\n",
 		"a.yaml:4:18: kept: unit: week -> window_s: 604800; a week starts on Thursday 00:00 UTC, as there [d.a]\n",
 		"a.yaml:4:30: kept: requests_per_unit: 5 -> limit: 5 [d.a]\n",
 		"1 rules; of 6 lines 6 kept, 0 differ, 0 ignored\n",

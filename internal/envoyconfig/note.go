@@ -80,8 +80,8 @@ func (im *importer) notes(t *Tree) {
 // general is what differs whatever the files say.
 func general() []string {
 	return []string{
-		"a request is charged for all its limits or, when one of them refuses, for none; there each is charged by itself",
-		"a refused request is not counted; there it is (unless STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT is on)",
+		"a request is charged for all its limits or, when one of them refuses, for none; there each is charged by itself, as with --rls-per-descriptor",
+		"a refused request is not counted; there it is (unless STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT is on), as with --rls-count-denied",
 		"windows are cut by the store's clock, not by each pod's, and counting starts anew: counters are not taken over",
 	}
 }
