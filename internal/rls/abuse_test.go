@@ -44,9 +44,12 @@ func frame(kind, flags byte, stream uint32, payload []byte) []byte {
 func opening(stream uint32) []byte {
 	var block []byte
 	for _, f := range [][2]string{
-		{":method", "POST"}, {":scheme", "http"}, {":authority", "a"},
+		{":method", "POST"},
+		{":scheme", "http"},
+		{":authority", "a"},
 		{":path", rlsv3.RateLimitService_ShouldRateLimit_FullMethodName},
-		{"content-type", "application/grpc"}, {"te", "trailers"},
+		{"content-type", "application/grpc"},
+		{"te", "trailers"},
 	} { // literals that are not to be indexed
 		block = append(append(block, 0, byte(len(f[0]))), f[0]...)
 		block = append(append(block, byte(len(f[1]))), f[1]...)
@@ -80,14 +83,15 @@ func raw2(t testing.TB, address string, first ...byte) net.Conn {
 
 func hello() []byte { return append([]byte(preface), frame(frameSettings, 0, 0, nil)...) }
 
-// listening is a server and its address.
-func listening(t testing.TB, config rls.Config) (s *rls.Server, address string) {
+// listening starts a server and returns its address.
+func listening(t testing.TB, config rls.Config) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serve(t, config, l), l.Addr().String()
+	serve(t, config, l)
+	return l.Addr().String()
 }
 
 // A client that opens calls and resets them at once (CVE-2023-44487) has no more of
@@ -97,14 +101,15 @@ func TestRapidReset(t *testing.T) {
 	const streams = 8
 	l := limiterOf(t, newClock(), nil)
 	var now, most, begun atomic.Int64
-	_, address := listening(t, rls.Config{MaxStreams: streams, Limiter: decide(func(ctx context.Context, c tallygate.Check, v *tallygate.Verdict) error {
+	address := listening(t, rls.Config{MaxStreams: streams, Limiter: decide(func(ctx context.Context, c tallygate.Check, v *tallygate.Verdict) error {
 		if c.Sets[0].Attributes["plan"] == "ten" {
 			return l.Decide(context.WithoutCancel(ctx), c, v)
 		}
 		begun.Add(1)
 		n := now.Add(1)
 		defer now.Add(-1)
-		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); {
+			old = most.Load()
 		}
 		<-ctx.Done() // until its reset arrives
 		return ctx.Err()
@@ -148,7 +153,7 @@ func TestRapidReset(t *testing.T) {
 // Half of a request takes no place of those under way, however many there are.
 func TestHalfRequestsHoldNobodyUp(t *testing.T) {
 	t.Parallel()
-	_, address := listening(t, rls.Config{MaxInflight: 1, MaxStreams: 100, Limiter: limiterOf(t, newClock(), nil)})
+	address := listening(t, rls.Config{MaxInflight: 1, MaxStreams: 100, Limiter: limiterOf(t, newClock(), nil)})
 	text := message(t, request(of("two", "k")))
 	for range 5 {
 		b := hello()
@@ -168,7 +173,7 @@ func TestHalfRequestsHoldNobodyUp(t *testing.T) {
 // Who says hello byte by byte, or nothing, is not waited for.
 func TestSlowHelloIsClosed(t *testing.T) {
 	t.Parallel()
-	_, address := listening(t, rls.Config{Limiter: limiterOf(t, newClock(), nil)})
+	address := listening(t, rls.Config{Limiter: limiterOf(t, newClock(), nil)})
 	var all sync.WaitGroup
 	for name, drip := range map[string]bool{"nothing": false, "drop by drop": true} {
 		c := raw2(t, address)

@@ -5,6 +5,7 @@
 // descriptor brings a rule of its own (override.go); the limiter decides all of them
 // together, and the verdict becomes one status a descriptor, in order (reply.go,
 // units.go). [Service] is that path, [Server] the gRPC server around it, which adds
-// health, reflection and bounds. A Service has no goroutine; those of a Server end
-// with Serve. Everything is safe for concurrent use.
+// health, reflection and bounds, and counts what it cannot read (receive.go). A Service
+// has no goroutine; those of a Server end with Serve. Everything is safe for concurrent
+// use.
 package rls
