@@ -26,7 +26,6 @@ func rooms() []namedRoom {
 		{"internal/keyed", room{}},
 		{"internal/headers", room{}},
 		{"internal/spelling", room{}},
-		{"internal/unlimited", room{}},
 		{"internal/load", room{outside: []string{"github.com/HdrHistogram/hdrhistogram-go"}}},
 		{"internal/algorithm", room{house: []string{"limit"}}},
 		{"internal/candidate", room{}},
@@ -35,6 +34,7 @@ func rooms() []namedRoom {
 		{"internal/names", room{}},
 		{"internal/newcomers", room{}},
 		{"internal/sampled", room{}},
+		{"internal/unlimited", room{house: []string{"internal/sampled"}}},
 		{"internal/uplink", room{}},
 		{"internal/pressure", room{}},
 
@@ -94,7 +94,7 @@ func rooms() []namedRoom {
 
 		// The server.
 		{"internal/server", room{house: []string{root, "limit", "store", "rules", "identity", "identity/request", "internal/headers", "internal/unlimited"}}},
-		{"internal/proxy", room{house: []string{root, "identity", "rules", "httplimit", "internal/headers", "internal/pressure"}}},
+		{"internal/proxy", room{house: []string{root, "identity", "rules", "httplimit", "internal/headers", "internal/pressure", "internal/sampled"}}},
 
 		{"internal/rls", room{
 			house: []string{root, "limit", "identity", "rules", "internal/headers", "internal/envoyconfig"},
@@ -113,7 +113,7 @@ func rooms() []namedRoom {
 		{"cmd/tallygate", room{
 			house: []string{
 				root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/spelling", "internal/tlsfiles", "internal/envoyconfig", "internal/loop", "internal/rls",
-				"httplimit", "identity/jwt", "identity/request", "internal/newest", "internal/proxy",
+				"httplimit", "identity/jwt", "identity/request", "internal/newest", "internal/proxy", "internal/sampled",
 				"internal/admin", "internal/admin/api", "internal/admin/token", "internal/fleet",
 				"internal/rulestore", "internal/rulestore/feed", "internal/rulestore/file", "internal/rulestore/kept", "internal/rulestore/postgres", "internal/rulestore/remote", "internal/rulestore/sqlite",
 				"internal/server", "internal/sim", "internal/sim/scenario", "internal/sim/scenarios",

@@ -1,5 +1,5 @@
-// Package sampled writes a line of log at most once a second: a store that is away
-// fails every check, and the log must not grow with the traffic.
+// Package sampled keeps lines of log from growing with the traffic: what goes wrong may
+// go wrong at every request.
 package sampled
 
 import (
@@ -8,13 +8,30 @@ import (
 	"time"
 )
 
+// Gate lets one line through and then none for a while. The zero value is open; it is
+// safe for concurrent use.
+type Gate struct {
+	nextMS atomic.Int64 // the earliest time of the next line, in ms since 1970
+	// unlogged counts what was not let through since the last line.
+	unlogged atomic.Int64
+}
+
+// Pass reports whether a line may be written now, which it may again after every, and
+// how many were not since the last one.
+func (g *Gate) Pass(now time.Time, every time.Duration) (unlogged int64, ok bool) {
+	next, nowMS := g.nextMS.Load(), now.UnixMilli()
+	if nowMS < next || !g.nextMS.CompareAndSwap(next, nowMS+every.Milliseconds()) {
+		g.unlogged.Add(1)
+		return 0, false
+	}
+	return g.unlogged.Swap(0), true
+}
+
 // Log is a log of at most one line a second. Create it with [New]; it is safe for
 // concurrent use.
 type Log struct {
-	to     *slog.Logger
-	nextMS atomic.Int64 // the earliest time of the next line
-	// unlogged counts what was not written since the last line.
-	unlogged atomic.Int64
+	to   *slog.Logger
+	gate Gate
 }
 
 // New returns a log that writes to to.
@@ -24,10 +41,7 @@ func New(to *slog.Logger) *Log { return &Log{to: to} }
 // warnings were not written since the last line; nothing where that is less than a
 // second ago.
 func (l *Log) StoreAway(now time.Time, err error) {
-	next, nowMS := l.nextMS.Load(), now.UnixMilli()
-	if nowMS < next || !l.nextMS.CompareAndSwap(next, nowMS+1000) {
-		l.unlogged.Add(1)
-		return
+	if unlogged, ok := l.gate.Pass(now, time.Second); ok {
+		l.to.Warn("the store did not answer a check", "error", err, "unlogged", unlogged)
 	}
-	l.to.Warn("the store did not answer a check", "error", err, "unlogged", l.unlogged.Swap(0))
 }

@@ -8,8 +8,9 @@ package unlimited
 import (
 	"cmp"
 	"log/slog"
-	"sync/atomic"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/sampled"
 )
 
 // Every is how long a notice is silent after a line.
@@ -17,11 +18,8 @@ const Every = time.Minute
 
 // Notice logs that requests pass unlimited, at most one line each [Every].
 type Notice struct {
-	log *slog.Logger
-	// next is when it may log again, in ms since 1970.
-	next atomic.Int64
-	// passed is the requests since the last line.
-	passed atomic.Int64
+	log  *slog.Logger
+	gate sampled.Gate
 }
 
 // To returns a notice that has not logged yet; nil means slog.Default.
@@ -34,11 +32,8 @@ func To(log *slog.Logger) *Notice {
 
 // Passed tells of one request that passed; domain "" is the default one.
 func (n *Notice) Passed(now time.Time, domain string) {
-	n.passed.Add(1)
-	next, nowMS := n.next.Load(), now.UnixMilli()
-	if nowMS < next || !n.next.CompareAndSwap(next, nowMS+Every.Milliseconds()) {
-		return
+	if unlogged, ok := n.gate.Pass(now, Every); ok {
+		n.log.Warn("requests pass unlimited: there is no rule in their domain; set Domain (--domain) to one that has rules",
+			"domain", cmp.Or(domain, "default"), "passed", unlogged+1)
 	}
-	n.log.Warn("requests pass unlimited: there is no rule in their domain; set Domain (--domain) to one that has rules",
-		"domain", cmp.Or(domain, "default"), "passed", n.passed.Swap(0))
 }
