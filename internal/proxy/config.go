@@ -43,7 +43,8 @@ type Hold interface {
 // Config says what a [Proxy] stands in front of and how.
 type Config struct {
 	// Upstream is where requests go: http://host:port, https://… or h2c://… for HTTP/2
-	// in clear. A path is put before that of the request. Required.
+	// in clear. A path is put before that of the request. Required. Trailers of requests
+	// do not reach it, nor by h2c an Upgrade.
 	Upstream *url.URL
 	// Limit is the limit in front; its Limiter is required. Identity, OnError and
 	// Limiter are wrapped or replaced by what follows.
@@ -51,13 +52,17 @@ type Config struct {
 	// Identity says who asks, and which peers are proxies whose X-Forwarded headers are
 	// passed on. Nil believes the socket.
 	Identity *identity.Resolver
+	// Domain returns the domain of the rules for a request that comes now, where that may
+	// change. Nil means Limit.Domain.
+	Domain func() string
 	// Rules turns back-pressure on, for rules that have a shed_floor. Nil is off.
 	Rules Rules
 	// LatencyTarget is what the 95th percentile of the upstream's latency, to its
 	// headers, may be before back-pressure begins. 0 means that only 503 and 429 do.
 	LatencyTarget time.Duration
-	// CostHeader is the header of an answer that tells the request's cost in tokens. It
-	// needs Reserver, and is not passed on. "" is none.
+	// CostHeader is the header of an answer that tells the request's cost in tokens, or
+	// where its head has none the trailer. It needs Reserver, and is not passed on. "" is
+	// none.
 	CostHeader string
 	// Reserver holds the estimate (Limit.Cost) until the answer is there: [Reservations].
 	Reserver Reserver

@@ -27,12 +27,20 @@ type exchange struct {
 	matched []*rules.Compiled
 	ids     []string
 
+	// id is the request's, status its answer's; 0 where the upstream gave none.
+	id     string
+	status int
+	tail   tail
+
 	hold Hold
-	// cost is what the answer told, where told; lost that the upstream was not reached.
-	cost       int64
-	told, lost bool
-	// stalled says that the client did not send its body.
-	stalled atomic.Bool
+	// cost is the estimate, or what the answer told; text is what it told that is none.
+	cost  int64
+	costs costs
+	text  string
+	// lost says that the upstream was not reached.
+	lost bool
+	// stalled says that the client did not send its body, malformed that it was none.
+	stalled, malformed atomic.Bool
 }
 
 type exchangeKey struct{}
@@ -62,14 +70,14 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer p.inflight.Add(-1)
-	x := &exchange{header: w.Header(), names: p.ours, hidden: p.config.CostHeader}
+	x := &exchange{header: w.Header(), names: p.ours, hidden: p.config.CostHeader, id: id}
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 	r.Header[headerRequestID] = []string{id}
 	defer p.settle(r.Context(), x) // also when an answer breaks off, which is a panic
 	s := newStalling(w, p.config.StallTimeout, r.ProtoMajor > 1)
 	s.inform = x
 	if r.ProtoMajor == 1 && r.Body != http.NoBody {
-		r.Body = &slowBody{ReadCloser: r.Body, control: s.control, timeout: p.config.StallTimeout, stalled: &x.stalled}
+		r.Body = &slowBody{ReadCloser: r.Body, control: s.control, timeout: p.config.StallTimeout, exchange: x}
 	}
 	p.limited.ServeHTTP(s, r)
 	s.end()
@@ -80,6 +88,11 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 	x := exchangeOf(r.Context())
 	x.keep()
 	x.began = p.elapsed()
+	if up := r.Header.Get("Upgrade"); p.framed || !printable(up) {
+		// A server may pass over an Upgrade. HTTP/2 knows none, and what is no word would
+		// not reach the upstream.
+		delete(r.Header, "Upgrade")
+	}
 	p.reverse.ServeHTTP(w, r)
 }
 
@@ -123,9 +136,7 @@ func (p *Proxy) settle(ctx context.Context, x *exchange) {
 	case x.lost:
 		err = x.hold.Cancel(ctx)
 	default:
-		if !x.told {
-			p.counts.badCosts.Add(1)
-		}
+		p.tally(x)
 		err = x.hold.Commit(ctx, x.cost)
 	}
 	if err != nil {
@@ -141,6 +152,16 @@ func requestID(h http.Header) string {
 		return ids[0]
 	}
 	return rand.Text()
+}
+
+// printable reports whether a text is what may name a protocol.
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 func plain(s string) bool {

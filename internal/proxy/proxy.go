@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,6 +17,7 @@ import (
 	"github.com/tallygate/tallygate/httplimit"
 	"github.com/tallygate/tallygate/internal/headers"
 	"github.com/tallygate/tallygate/internal/pressure"
+	"github.com/tallygate/tallygate/internal/sampled"
 )
 
 // Proxy is a reverse proxy with a limiter. Create it with [New].
@@ -30,13 +33,22 @@ type Proxy struct {
 	// began is when the clock of the guard was 0.
 	began time.Time
 
+	// framed says that the upstream speaks HTTP/2 only.
+	framed bool
+
 	inflight atomic.Int64
 	underWay *crowd
 	counts   counts
+	// untold is the good answers in a row that told no cost.
+	untold atomic.Int64
+	// The lines of log that a request may cause.
+	failing, unfit, badCost, noHeader sampled.Gate
 }
 
 // counts are the figures of [Stats].
-type counts struct{ overloaded, unreachable, timeouts, badCosts, lostCosts atomic.Int64 }
+type counts struct {
+	overloaded, unreachable, timeouts, broken, canceled, badCosts, missingCosts, lostCosts atomic.Int64
+}
 
 // Stats are figures since the start.
 type Stats struct {
@@ -45,11 +57,14 @@ type Stats struct {
 	// Overloaded is the requests refused since too many were under way, Shed those that
 	// back-pressure did not admit.
 	Overloaded, Shed int64
-	// Unreachable and Timeouts are the requests that the upstream did not answer.
-	Unreachable, Timeouts int64
-	// BadCosts is the answers whose cost header was no cost, or missing, so that the
-	// estimate stood; LostCosts those whose cost the store did not take.
-	BadCosts, LostCosts int64
+	// Unreachable and Timeouts are the requests that the upstream did not answer, Broken
+	// those whose answer it broke off.
+	Unreachable, Timeouts, Broken int64
+	// Canceled is the requests whose client went before there was an answer.
+	Canceled int64
+	// BadCosts is the answers whose cost header was no cost, MissingCosts those without
+	// one, so that the estimate stood; LostCosts those whose cost the store did not take.
+	BadCosts, MissingCosts, LostCosts int64
 }
 
 // Pressure is what back-pressure does now.
@@ -68,7 +83,7 @@ func New(c Config) (*Proxy, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	p := &Proxy{config: c, underWay: newCrowd(), ours: append(headers.CanonicalNames(), headerRequestID), began: c.Now()}
+	p := &Proxy{config: c, underWay: newCrowd(), ours: append(headers.CanonicalNames(), headerRequestID), began: c.Now(), framed: c.Upstream.Scheme == "h2c"}
 	if c.Rules != nil && !c.Limit.ReportOnly {
 		p.guard = newGuard(c.Rules, c.LatencyTarget)
 	}
@@ -83,7 +98,7 @@ func New(c Config) (*Proxy, error) {
 		ErrorHandler:   p.unanswered,
 		Transport:      transport,
 		BufferPool:     new(buffers),
-		ErrorLog:       slog.NewLogLogger(c.Log.Handler(), slog.LevelWarn),
+		ErrorLog:       log.New(io.Discard, "", 0), // [tail.Read] and unanswered say it better
 	}
 	p.http = p.server()
 	return p, nil
@@ -117,7 +132,8 @@ func (p *Proxy) Stats() Stats {
 	return Stats{
 		Inflight: p.inflight.Load(), Overloaded: p.counts.overloaded.Load(), Shed: p.Pressure().Shed,
 		Unreachable: p.counts.unreachable.Load(), Timeouts: p.counts.timeouts.Load(),
-		BadCosts: p.counts.badCosts.Load(), LostCosts: p.counts.lostCosts.Load(),
+		Broken: p.counts.broken.Load(), Canceled: p.counts.canceled.Load(),
+		BadCosts: p.counts.badCosts.Load(), MissingCosts: p.counts.missingCosts.Load(), LostCosts: p.counts.lostCosts.Load(),
 	}
 }
 

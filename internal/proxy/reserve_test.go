@@ -60,22 +60,22 @@ func TestCostOfTheAnswer(t *testing.T) {
 	}
 	_ = gone.Close()
 	for _, tt := range []struct {
-		name      string
-		ledger    *ledger
-		costs     []string
-		upstream  *url.URL
-		want      []string
-		bad, lost int64
+		name               string
+		ledger             *ledger
+		costs              []string
+		upstream           *url.URL
+		want               []string
+		bad, missing, lost int64
 	}{
-		{"told", &ledger{}, []string{"7"}, nil, []string{"reserve 3", "commit 7"}, 0, 0},
-		{"nothing", &ledger{}, []string{"0"}, nil, []string{"reserve 3", "commit 0"}, 0, 0},
-		{"missing: the estimate stands", &ledger{}, nil, nil, []string{"reserve 3", "commit 3"}, 1, 0},
-		{"twice", &ledger{}, []string{"1", "2"}, nil, []string{"reserve 3", "commit 3"}, 1, 0},
-		{"below nothing", &ledger{}, []string{"-1"}, nil, []string{"reserve 3", "commit 3"}, 1, 0},
-		{"above the bound", &ledger{}, []string{"1000000001"}, nil, []string{"reserve 3", "commit 3"}, 1, 0},
-		{"denied: nothing is held", &ledger{full: true}, []string{"7"}, nil, []string{"reserve 3"}, 0, 0},
-		{"never sent", &ledger{}, nil, &url.URL{Scheme: "http", Host: gone.Addr().String()}, []string{"reserve 3", "cancel"}, 0, 0},
-		{"the store is away", &ledger{fail: errors.New("away")}, []string{"7"}, nil, []string{"reserve 3", "commit 7"}, 0, 1},
+		{"told", &ledger{}, []string{"7"}, nil, []string{"reserve 3", "commit 7"}, 0, 0, 0},
+		{"nothing", &ledger{}, []string{"0"}, nil, []string{"reserve 3", "commit 0"}, 0, 0, 0},
+		{"missing: the estimate stands", &ledger{}, nil, nil, []string{"reserve 3", "commit 3"}, 0, 1, 0},
+		{"twice", &ledger{}, []string{"1", "2"}, nil, []string{"reserve 3", "commit 3"}, 1, 0, 0},
+		{"below nothing", &ledger{}, []string{"-1"}, nil, []string{"reserve 3", "commit 3"}, 1, 0, 0},
+		{"above the bound", &ledger{}, []string{"1000000001"}, nil, []string{"reserve 3", "commit 3"}, 1, 0, 0},
+		{"denied: nothing is held", &ledger{full: true}, []string{"7"}, nil, []string{"reserve 3"}, 0, 0, 0},
+		{"never sent", &ledger{}, nil, &url.URL{Scheme: "http", Host: gone.Addr().String()}, []string{"reserve 3", "cancel"}, 0, 0, 0},
+		{"the store is away", &ledger{fail: errors.New("away")}, []string{"7"}, nil, []string{"reserve 3", "commit 7"}, 0, 0, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -97,7 +97,7 @@ func TestCostOfTheAnswer(t *testing.T) {
 			if got := tt.ledger.lines(); !slices.Equal(got, tt.want) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
-			if s := f.Stats(); s.BadCosts != tt.bad || s.LostCosts != tt.lost {
+			if s := f.Stats(); s.BadCosts != tt.bad || s.MissingCosts != tt.missing || s.LostCosts != tt.lost {
 				t.Errorf("stats %+v", s)
 			}
 		})
@@ -132,7 +132,7 @@ func TestCostIsCounted(t *testing.T) {
 		}
 		eventually(t, "the cost is told", func() bool { return f.Stats().Inflight == 0 })
 	}
-	if s := f.Stats(); s.BadCosts != 0 || s.LostCosts != 0 {
+	if s := f.Stats(); s.BadCosts != 0 || s.MissingCosts != 0 || s.LostCosts != 0 {
 		t.Errorf("stats %+v", s)
 	}
 }

@@ -77,8 +77,8 @@ type slowBody struct {
 	control *http.ResponseController
 	timeout time.Duration
 	closed  atomic.Bool
-	// stalled says that it gave up.
-	stalled *atomic.Bool
+	// exchange is told why there is no more of it.
+	exchange *exchange
 }
 
 // Read implements [io.Reader]. No deadline stands between reads: net/http reads on by
@@ -90,8 +90,11 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	_ = b.control.SetReadDeadline(time.Now().Add(b.timeout))
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		b.stalled.Store(true)
+		b.exchange.stalled.Store(true)
 		return n, err // the connection is lost: what comes would be taken for a request
+	}
+	if err != nil && !errors.Is(err, io.EOF) && !b.closed.Load() {
+		b.exchange.malformed.Store(true)
 	}
 	_ = b.control.SetReadDeadline(time.Time{})
 	return n, err

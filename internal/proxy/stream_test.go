@@ -64,7 +64,7 @@ func TestWebSocket(t *testing.T) {
 		if got, err := in.ReadString('\n'); got != line || err != nil {
 			t.Fatalf("got %q, %v", got, err)
 		}
-		<-time.After(60 * time.Millisecond) // longer than a client may stall: this one does not
+		<-time.After(150 * time.Millisecond) // longer than a client may stall: this one does not
 	}
 	// At the end an open socket is cut off, or Serve would never return.
 	if err := f.stop(); err != nil {
@@ -232,13 +232,13 @@ func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	f := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(w, r.Body)
-	}), 10, proxy.Config{StallTimeout: 200 * time.Millisecond})
+	}), 10, proxy.Config{StallTimeout: 500 * time.Millisecond})
 	const head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"
 	conn, in := f.dial(t)
 	for range 2 { // on one connection: nothing is left of the first
 		_, _ = io.WriteString(conn, head)
 		for _, b := range []string{"s", "l", "o", "w", "!"} {
-			<-time.After(60 * time.Millisecond)
+			<-time.After(150 * time.Millisecond)
 			_, _ = io.WriteString(conn, b)
 		}
 		resp, err := http.ReadResponse(in, nil)
@@ -250,7 +250,7 @@ func TestSlowBody(t *testing.T) {
 		if string(body) != "slow!" || err != nil {
 			t.Fatalf("%q, %v", body, err)
 		}
-		<-time.After(250 * time.Millisecond) // an idle connection is no stalled client
+		<-time.After(550 * time.Millisecond) // an idle connection is no stalled client
 	}
 	_, _ = io.WriteString(conn, head+"st")
 	text, err := io.ReadAll(in)

@@ -1,14 +1,11 @@
 package proxy
 
 import (
-	"context"
-	"errors"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/textproto"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -74,6 +71,7 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	}
 	facts := identity.Facts{Peer: r.In.RemoteAddr, Header: r.In.Header}
 	trusted := p.config.Identity.Trusts(&facts)
+	r.Out.Trailer = nil // see [Config.Upstream]
 	out := r.Out.Header
 	for name := range out {
 		if ofProxies(name) && (!trusted || strings.Contains(name, "_")) {
@@ -121,70 +119,6 @@ func element(peer string) string {
 		return `for="[` + host + `]"`
 	}
 	return "for=" + host
-}
-
-// answered sees the head of an answer before the client does.
-func (p *Proxy) answered(resp *http.Response) error {
-	x := exchangeOf(resp.Request.Context())
-	if p.guard != nil {
-		now := p.elapsed()
-		refused := resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusTooManyRequests
-		p.guard.answered(now, refused, now-x.began)
-	}
-	if p.config.CostHeader != "" {
-		x.readCost(resp.Header[p.config.CostHeader])
-		delete(resp.Header, p.config.CostHeader)
-	}
-	x.claim()
-	// Two of one header would leave the client to choose whom it believes.
-	for _, name := range p.ours {
-		if x.header[name] != nil {
-			delete(resp.Header, name)
-		}
-	}
-	return nil
-}
-
-// readCost takes the cost that the answer tells. What is none leaves the estimate.
-func (x *exchange) readCost(lines []string) {
-	const maxCost = 1_000_000_000
-	if len(lines) != 1 {
-		return
-	}
-	cost, err := strconv.ParseInt(lines[0], 10, 64)
-	if err != nil || cost < 0 || cost > maxCost {
-		return
-	}
-	x.cost, x.told = cost, true
-}
-
-// unanswered answers where the upstream did not.
-func (p *Proxy) unanswered(w http.ResponseWriter, r *http.Request, err error) {
-	x := exchangeOf(r.Context())
-	x.claim()
-	var op *net.OpError
-	x.lost = errors.As(err, &op) && op.Op == "dial"
-	var slow net.Error
-	switch {
-	case x.stalled.Load():
-		w.Header().Set("Connection", "close")
-		writeProblem(w, http.StatusRequestTimeout, "request_timeout", "The body did not arrive in time", "")
-	case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
-		// The client is gone, or the proxy is stopping: it is nobody's failure.
-		writeProblem(w, http.StatusBadGateway, "canceled", "Canceled", "the request ended before its answer")
-	case errors.As(err, &slow) && slow.Timeout() || errors.Is(err, context.DeadlineExceeded):
-		p.counts.timeouts.Add(1)
-		if p.guard != nil {
-			now := p.elapsed()
-			p.guard.answered(now, false, now-x.began)
-		}
-		p.config.Log.Warn("the upstream did not answer in time", "error", err)
-		writeProblem(w, http.StatusGatewayTimeout, "upstream_timeout", "The upstream did not answer in time", "")
-	default:
-		p.counts.unreachable.Add(1)
-		p.config.Log.Warn("the upstream did not answer", "error", err)
-		writeProblem(w, http.StatusBadGateway, "upstream_unavailable", "The upstream did not answer", "")
-	}
 }
 
 // buffers are the pool that bodies are copied with.
