@@ -107,14 +107,8 @@ const (
 // validate says what is wrong, and sets what is not given.
 func (c *Config) validate() error {
 	switch {
-	case c.Upstream == nil || c.Upstream.Host == "":
-		return errors.New("proxy: Upstream is required: a URL such as http://127.0.0.1:8000")
-	case c.Upstream.Scheme != "http" && c.Upstream.Scheme != "https" && c.Upstream.Scheme != "h2c":
-		return fmt.Errorf("proxy: scheme %.40q of Upstream is none of http, https and h2c", c.Upstream.Scheme)
-	case !isPort(c.Upstream.Port()):
-		return fmt.Errorf("proxy: port %.20q of Upstream is not within 1 and 65535", c.Upstream.Port())
-	case c.Upstream.User != nil || c.Upstream.RawQuery != "" || c.Upstream.Fragment != "":
-		return errors.New("proxy: Upstream has a user, query or fragment, which would be ignored; remove it")
+	case c.Upstream == nil:
+		return errors.New("proxy: Upstream is required, such as http://127.0.0.1:3000")
 	case c.Limit.Limiter == nil:
 		return errors.New("proxy: Limit.Limiter is required")
 	case (c.CostHeader == "") != (c.Reserver == nil):
@@ -122,13 +116,17 @@ func (c *Config) validate() error {
 	case c.LatencyTarget < 0 || c.AnswerTimeout < 0 || c.StallTimeout < 0 || c.Drain < 0 || c.Finish < 0 || c.MaxInflight < 0:
 		return errors.New("proxy: a time or MaxInflight is below 0; 0 means the default")
 	}
+	if err := CheckUpstream(c.Upstream); err != nil {
+		return fmt.Errorf("proxy: Upstream: %w", err)
+	}
+	if err := CheckCostHeader(c.CostHeader); err != nil {
+		return fmt.Errorf("proxy: CostHeader: %w", err)
+	}
+	c.CostHeader = http.CanonicalHeaderKey(c.CostHeader)
 	c.AnswerTimeout = orDefault(c.AnswerTimeout, defaultAnswer)
 	c.StallTimeout = orDefault(c.StallTimeout, defaultStall)
 	c.Finish = orDefault(c.Finish, defaultFinish)
 	c.MaxInflight = orDefault(c.MaxInflight, defaultInflight)
-	if err := c.costHeader(); err != nil {
-		return err
-	}
 	if c.Identity == nil {
 		c.Identity = &identity.Resolver{}
 	}
@@ -145,27 +143,46 @@ func (c *Config) validate() error {
 	return nil
 }
 
+// CheckUpstream says what keeps a URL from being an upstream; its sentence names neither
+// password nor field.
+func CheckUpstream(u *url.URL) error {
+	shown := u.Redacted()
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c":
+		return fmt.Errorf("%.200q has a scheme %.40q that is none of http, https and h2c; write http://HOST:PORT", shown, u.Scheme)
+	case u.Hostname() == "":
+		return fmt.Errorf("%.200q names no host; write %s://HOST:PORT", shown, u.Scheme)
+	case !isPort(u.Port()):
+		return fmt.Errorf("%.200q has a port %.20q that is not within 1 and 65535", shown, u.Port())
+	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return fmt.Errorf("%.200q has a user, query or fragment, which no request would carry; remove it", shown)
+	}
+	return nil
+}
+
 // isPort reports whether a URL's port is one, or none.
 func isPort(text string) bool {
 	n, err := strconv.ParseUint(text, 10, 16)
 	return text == "" || err == nil && n > 0
 }
 
-// costHeader spells the header as net/http does. It refuses what is no header's name, and
-// headers that are ours or belong to the message: they are dropped from the answer.
-func (c *Config) costHeader() error {
-	for i := range len(c.CostHeader) {
-		ch := c.CostHeader[i]
-		if letter := ch | 0x20; (letter < 'a' || letter > 'z') && (ch < '0' || ch > '9') && !strings.ContainsRune("-_.!#$%&'*+^`|~", rune(ch)) {
-			return fmt.Errorf("proxy: %q of CostHeader %.60q stands in no header's name", ch, c.CostHeader)
+// CheckCostHeader says what keeps a header from telling costs; "" is none, which is
+// right. It refuses what is no header's name, and headers that are ours or belong to the
+// message: the one that tells costs is dropped from the answer.
+func CheckCostHeader(name string) error {
+	const most = 128
+	if len(name) > most {
+		return fmt.Errorf("%.40q… has %d bytes; a header's name has at most %d here", name, len(name), most)
+	}
+	for _, c := range name {
+		if letter := c | 0x20; (letter < 'a' || letter > 'z') && (c < '0' || c > '9') && !strings.ContainsRune("-_.!#$%&'*+^`|~", c) {
+			return fmt.Errorf("%q is no header's name: %q stands in none; write it as the upstream does, such as X-Tokens", name, c)
 		}
 	}
-	c.CostHeader = http.CanonicalHeaderKey(c.CostHeader)
-	switch name := c.CostHeader; {
-	case slices.Contains(headers.CanonicalNames(), name), name == headerRequestID,
-		slices.Contains([]string{"Connection", "Date", "Location", "Set-Cookie", "Trailer", "Transfer-Encoding", "Upgrade"}, name),
-		strings.HasPrefix(name, "Content-"):
-		return fmt.Errorf("proxy: CostHeader %s says something else, and clients need it; take one of the upstream's own, such as X-Tokens", name)
+	key := http.CanonicalHeaderKey(name)
+	if slices.Contains(headers.CanonicalNames(), key) || key == headerRequestID || strings.HasPrefix(key, "Content-") ||
+		slices.Contains([]string{"Connection", "Date", "Location", "Set-Cookie", "Trailer", "Transfer-Encoding", "Upgrade"}, key) {
+		return fmt.Errorf("%q says something else, and clients need it; take one of the upstream's own, such as X-Tokens", name)
 	}
 	return nil
 }

@@ -291,15 +291,18 @@ func TestConfig(t *testing.T) {
 		want   string
 	}{
 		{"no upstream", func(c *proxy.Config) { c.Upstream = nil }, "Upstream is required"},
-		{"no host", func(c *proxy.Config) { c.Upstream = &url.URL{Path: "localhost:80"} }, "Upstream is required"},
+		{"no scheme", func(c *proxy.Config) { c.Upstream = &url.URL{Path: "localhost"} }, `Upstream: "localhost" has a scheme "" that is none of http, https and h2c`},
+		{"no host", func(c *proxy.Config) { c.Upstream = parse(t, "http://:80") }, `"http://:80" names no host; write http://HOST:PORT`},
+		{"user", func(c *proxy.Config) { c.Upstream = parse(t, "http://u:secret@x") }, `"http://u:xxxxx@x" has a user`},
 		{"scheme", func(c *proxy.Config) { c.Upstream = parse(t, "ftp://x") }, `scheme "ftp"`},
 		{"query", func(c *proxy.Config) { c.Upstream = parse(t, "http://x/?a=b") }, "query"},
 		{"limiter", func(c *proxy.Config) { c.Limit.Limiter = nil }, "Limiter is required"},
 		{"cost", func(c *proxy.Config) { c.CostHeader = "X-Cost" }, "need each other"},
-		{"port", func(c *proxy.Config) { c.Upstream = parse(t, "http://x:99999") }, `port "99999" of Upstream is not within 1 and 65535`},
-		{"cost in no header", func(c *proxy.Config) { c.CostHeader, c.Reserver = "X Cost", new(ledger) }, "stands in no header's name"},
-		{"cost in a header of ours", func(c *proxy.Config) { c.CostHeader, c.Reserver = "ratelimit", new(ledger) }, "CostHeader Ratelimit says something else"},
-		{"cost in the length", func(c *proxy.Config) { c.CostHeader, c.Reserver = "content-length", new(ledger) }, "CostHeader Content-Length"},
+		{"port", func(c *proxy.Config) { c.Upstream = parse(t, "http://x:99999") }, `has a port "99999" that is not within 1 and 65535`},
+		{"cost in no header", func(c *proxy.Config) { c.CostHeader, c.Reserver = "X Cost", new(ledger) }, `"X Cost" is no header's name: ' ' stands in none`},
+		{"cost in a header of ours", func(c *proxy.Config) { c.CostHeader, c.Reserver = "ratelimit", new(ledger) }, `CostHeader: "ratelimit" says something else`},
+		{"cost in the length", func(c *proxy.Config) { c.CostHeader, c.Reserver = "content-length", new(ledger) }, `CostHeader: "content-length" says something else`},
+		{"cost in a long header", func(c *proxy.Config) { c.CostHeader, c.Reserver = strings.Repeat("x", 129), new(ledger) }, "has 129 bytes"},
 		{"time", func(c *proxy.Config) { c.StallTimeout = -1 }, "below 0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
