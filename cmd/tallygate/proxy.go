@@ -131,6 +131,13 @@ func (d *proxyDoor) tell(m *Main) {
 func (d *proxyDoor) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		metrics.NewShedCollector(func() int64 { return d.proxy.Stats().Overloaded }),
+		metrics.NewProxyCollector(func() metrics.ProxyCounts {
+			s := d.proxy.Stats()
+			return metrics.ProxyCounts{
+				Inflight: s.Inflight, Unreachable: s.Unreachable, Timeouts: s.Timeouts, Broken: s.Broken, Canceled: s.Canceled,
+				BadCosts: s.BadCosts, MissingCosts: s.MissingCosts, LostCosts: s.LostCosts,
+			}
+		}),
 		metrics.NewPressureCollector(func() metrics.Pressure {
 			p := d.proxy.Pressure()
 			out := metrics.Pressure{Factors: map[int]float64{}, Shed: p.Shed}
