@@ -51,7 +51,7 @@ func (m *Main) openDoors(ctx context.Context, v *values, g *gate) (*doors, error
 		Ready:       nil,
 		Authorize:   authorize,
 		JSON:        d.rls.Handler(),
-		Forward:     &server.Forward{Identity: who.who, Route: who.route, Domain: v.String("domain")},
+		Forward:     &server.Forward{Identity: who.who, Route: who.route, Domain: newDomain(v, g).name},
 		TLS:         secure,
 		Style:       style,
 		MaxInflight: v.Int("max-inflight"),

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/fleet"
@@ -31,16 +30,30 @@ type followed struct {
 	// now is the clock that overrides end by: that of the rules, not this machine's.
 	now func() time.Time
 
-	changed atomic.Pointer[func()]
+	mu      sync.Mutex // guards changed
+	changed []*func()
+
 	closers []func() error
 }
 
-// onChange has f called after each change of the rules; nil ends that.
-func (f *followed) onChange(call func()) { f.changed.Store(&call) }
+// onChange has call called after each change of the rules, until end is.
+func (f *followed) onChange(call func()) (end func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.changed = append(f.changed, &call)
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.changed = slices.DeleteFunc(f.changed, func(c *func()) bool { return c == &call })
+	}
+}
 
 // tell says that the rules have changed.
 func (f *followed) tell(*rules.Snapshot, rules.Problems) {
-	if call := f.changed.Load(); call != nil && *call != nil {
+	f.mu.Lock()
+	calls := slices.Clone(f.changed)
+	f.mu.Unlock()
+	for _, call := range calls {
 		(*call)()
 	}
 }

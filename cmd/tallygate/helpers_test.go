@@ -100,6 +100,22 @@ func serveAt(t testing.TB, args ...string) *service {
 // serveOn starts serve on a clock.
 func serveOn(t testing.TB, on *clock, args ...string) *service {
 	t.Helper()
+	return start(t, on, append([]string{"serve", "--http", "127.0.0.1:0", "--grpc", ""}, args...)...)
+}
+
+// front starts a proxy with these rules in front of an upstream, as serve does.
+func front(t testing.TB, upstream, rules string, args ...string) *service {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	write(t, path, rules)
+	s := start(t, newClock(), append([]string{"proxy", "--listen", "127.0.0.1:0", "--upstream", upstream, "--rules", "file:" + path}, args...)...)
+	s.rules = path
+	return s
+}
+
+// start starts serve or proxy.
+func start(t testing.TB, on *clock, args ...string) *service {
+	t.Helper()
 	s := &service{
 		client:  &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second},
 		signals: make(chan os.Signal, 8), reloads: make(chan os.Signal, 8), exited: make(chan int, 1),
@@ -111,19 +127,19 @@ func serveOn(t testing.TB, on *clock, args ...string) *service {
 		Listening:      func(address string) { listening <- address },
 		AdminListening: func(address string) { s.admin = address }, // before Listening
 	}
-	args = append([]string{"serve", "--http", "127.0.0.1:0", "--grpc", "", "--admin", "127.0.0.1:0", "--snapshot-file", ""}, args...)
-	start := time.Now()
+	args = append([]string{args[0], "--admin", "127.0.0.1:0", "--snapshot-file", ""}, args[1:]...)
+	began := time.Now()
 	go func() {
 		s.exited <- m.Run(context.WithoutCancel(t.Context()), args, strings.NewReader(""), s.stdout, s.stderr, nil)
 	}()
 	select {
 	case address := <-listening:
-		s.took = time.Since(start)
+		s.took = time.Since(began)
 		s.url = "http://" + address
 	case code := <-s.exited:
-		t.Fatalf("serve ended with %d: %s", code, s.stderr)
+		t.Fatalf("%s ended with %d: %s", args[0], code, s.stderr)
 	case <-time.After(10 * time.Second):
-		t.Fatalf("serve did not listen: %s", s.stderr)
+		t.Fatalf("%s did not listen: %s", args[0], s.stderr)
 	}
 	t.Cleanup(func() {
 		s.client.CloseIdleConnections()

@@ -178,8 +178,8 @@ func (m *Main) startReports(g *gate, sink fleet.Sink) (stop func() error, err er
 		return nil, err
 	}
 	r.Start()
-	f.onChange(r.News)
-	return func() error { f.onChange(nil); return r.Close() }, nil
+	end := f.onChange(r.News)
+	return func() error { end(); return r.Close() }, nil
 }
 
 func breakerOf(down time.Duration) string {

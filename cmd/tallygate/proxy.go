@@ -85,11 +85,16 @@ func openProxy(ctx context.Context, v *values, g *gate, upstream *url.URL) (*pro
 	if err != nil {
 		return nil, err
 	}
+	domain := newDomain(v, g)
+	if at := domain.look(); at.fault != "" && v.String("domain") == "" {
+		return nil, usagef("%s", at.fault)
+	}
+	cost := v.Int64("cost")
 	conf := proxy.Config{
-		Upstream: upstream,
+		Upstream: upstream, Domain: domain.name,
 		Limit: httplimit.Config{
 			Limiter: g.limiter, Domain: v.String("domain"), Route: who.route,
-			Cost:         func(*http.Request) int64 { return v.Int64("cost") },
+			Cost:         func(*http.Request) int64 { return cost },
 			ResetSeconds: style.Reset == headers.ResetSeconds, NoIETF: style.IETF == headers.IETFOff,
 			RetryJitter: style.Jitter, Rand: rand.Float64,
 		},
@@ -108,6 +113,7 @@ func openProxy(ctx context.Context, v *values, g *gate, upstream *url.URL) (*pro
 			return nil, fmt.Errorf("upstream-ca-file: %w", err)
 		}
 	}
+	watchFit(g, domain, cost, conf.Reserver != nil)
 	d := &proxyDoor{}
 	if d.proxy, err = proxy.New(conf); err != nil {
 		return nil, usageError{err}
@@ -116,6 +122,19 @@ func openProxy(ctx context.Context, v *values, g *gate, upstream *url.URL) (*pro
 		return nil, fmt.Errorf("%w; --listen (TALLYGATE_LISTEN) sets another address", err)
 	}
 	return d, nil
+}
+
+// watchFit has the log told now and after each change of the rules what keeps them from
+// limiting the proxy's requests.
+func watchFit(g *gate, domain *ruleDomain, cost int64, reserves bool) {
+	fit := &costFit{domain: domain, cost: cost, reserves: reserves, log: g.log}
+	look := func() {
+		domain.name()
+		fit.look()
+	}
+	end := g.rules.onChange(look)
+	g.onClose(func() error { end(); return nil })
+	look()
 }
 
 func (d *proxyDoor) serve(ctx context.Context) error { return d.proxy.Serve(ctx, d.listener) }

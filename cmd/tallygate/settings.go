@@ -145,7 +145,7 @@ func askerSettings() []setting {
 		{name: "forwarding-header", fallback: "X-Forwarded-For", flag: deciding, words: []string{"X-Forwarded-For", "Forwarded"}, help: "the header in which they tell the client's address"},
 		{name: "identity", flag: deciding, valid: sources, help: "where attributes of a request come from: api_key=header:X-Api-Key,user=claim:sub"},
 		{name: "routes-file", flag: deciding, help: "file of route templates, one a line, such as GET /v1/labels/{id}"},
-		{name: "domain", fallback: "default", flag: deciding, valid: domainName, help: "domain of the rules for requests that gateways ask about, and of the proxy"},
+		{name: "domain", flag: deciding, valid: domainName, help: "domain of the rules for requests that gateways ask about, and of the proxy (default: default, or where that has no rule the only one there is)"},
 		{name: "jwt-keys-file", flag: deciding, help: "key set (JWKS) that bearer tokens are verified with, for identity claim:…; read again when it changes"},
 		{name: "jwt-issuer", flag: deciding, help: "issuer that bearer tokens must name"},
 		{name: "jwt-audience", flag: deciding, help: "audience that bearer tokens must name"},

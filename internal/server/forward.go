@@ -29,11 +29,20 @@ type Forward struct {
 	// Route returns the route's template of the original request. Nil means that all
 	// are "other": rules can then tell routes apart only by "*".
 	Route func(r *http.Request) string
-	// Domain is the set of rules; "" means "default". While it has no rule at all,
-	// everything passes, and the server's Log is warned at most once a minute.
-	Domain string
+	// Domain returns the set of rules of now; nil, or "", means "default". While it has
+	// no rule at all, everything passes, and the server's Log is warned at most once a
+	// minute.
+	Domain func() string
 	// Attributes adds facts of the original request, or changes them. Nil adds none.
 	Attributes func(r *http.Request, attrs map[string]string)
+}
+
+// domain is the set of rules of now.
+func (f *Forward) domain() string {
+	if f.Domain == nil {
+		return ""
+	}
+	return f.Domain()
 }
 
 // The headers in which gateways tell the original request.
@@ -92,7 +101,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request) {
 	switch err := s.decideForward(r, x); {
 	case tallygate.CodeOf(err) == tallygate.CodeUnknownDomain:
 		// Deleting the last rule must not stop the site.
-		s.silent.Passed(time.Now(), s.gateways.Domain)
+		s.silent.Passed(time.Now(), s.gateways.domain())
 		w.WriteHeader(http.StatusOK)
 	case err != nil:
 		s.refuseForward(w, deny, asError(err))
@@ -151,7 +160,7 @@ func (s *Server) decideForward(r *http.Request, x *forwarded) error {
 	if s.gateways.Attributes != nil {
 		s.gateways.Attributes(asked, x.attrs)
 	}
-	check := tallygate.Check{Domain: s.gateways.Domain, Attributes: x.attrs}
+	check := tallygate.Check{Domain: s.gateways.domain(), Attributes: x.attrs}
 	if err := s.limiter.Decide(r.Context(), check, &x.verdict); err != nil {
 		return err
 	}

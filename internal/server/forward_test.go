@@ -217,7 +217,7 @@ func TestForwardMapsEveryRefusal(t *testing.T) {
 		t.Parallel()
 		var logged bytes.Buffer
 		asking := gateways(t)
-		asking.Domain = "nowhere"
+		asking.Domain = func() string { return "nowhere" }
 		h := newHandler(t, server.Config{
 			Limiter: newLimiter(t, newClock(), nil), Forward: asking, Log: slog.New(slog.NewTextHandler(&logged, nil)),
 		})
