@@ -90,7 +90,7 @@ func NewResolver(c Config) (*Resolver, error) {
 	for _, attr := range slices.Sorted(maps.Keys(c.Sources)) {
 		s, err := parseSource(attr, c.Sources[attr])
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("identity: Sources: %w", err)
 		}
 		switch {
 		case s.kind == fromClaim && c.Verifier == nil:

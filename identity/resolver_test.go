@@ -241,14 +241,14 @@ func TestNewResolverRefuses(t *testing.T) {
 		{"another header", identity.Config{Forwarding: "X-Real-Ip"}, `"X-Real-Ip" is neither`},
 		{"no network", identity.Config{TrustedProxies: []netip.Prefix{{}}}, "is no network"},
 		{"too many sources", many, "17 Sources are above 16"},
-		{"no attribute", source("", "constant:x"), "1 to 128 bytes"},
+		{"no attribute", source("", "constant:x"), `identity: Sources: attribute "" of a source has 0 bytes, not 1 to 128`},
 		{"the address", source("ip", "header:X-Real-Ip"), "attribute ip has no source"},
 		{"the route", source("route", "header:X-Route"), "attribute route has no source"},
 		{"no kind", source("a", "X-Api-Key"), "is not header:NAME"},
 		{"another kind", source("a", "body:user"), "is not header:NAME"},
 		{"no name", source("a", "header:"), "is not header:NAME"},
 		{"a name with a blank", source("a", "header:X Api"), "stands in no header's name"},
-		{"a forwarding header", source("a", "header:x-forwarded-for"), "set TrustedProxies"},
+		{"a forwarding header", source("a", "header:x-forwarded-for"), "name the trusted proxies"},
 		{"all cookies", source("a", "header:cookie"), "cookie:NAME"},
 		{"the host", source("a", "header:host"), "match by route"},
 		{"a claim nobody verifies", source("a", "claim:sub"), "needs a Verifier"},
@@ -331,4 +331,17 @@ func BenchmarkResolve(b *testing.B) {
 			_ = r.Resolve(&f, attrs)
 		}
 	})
+}
+
+func TestCheckSource(t *testing.T) {
+	t.Parallel()
+	for _, good := range []string{"header:X-Api-Key", "proxy-header:X-Plan", "cookie:s", "query:k", "claim:sub", "tls:cn", "tls:san", "constant:x"} {
+		if err := identity.CheckSource("a", good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	err := identity.CheckSource("a", "body:user")
+	if want := `source "body:user" of a is not header:NAME, `; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s…", err, want)
+	}
 }

@@ -41,16 +41,24 @@ const (
 	grammar      = "header:NAME, proxy-header:NAME, cookie:NAME, query:NAME, claim:NAME, tls:cn, tls:san or constant:TEXT"
 )
 
+// CheckSource says what keeps a text from being where an attribute comes from, as
+// [Config.Sources] has them; nil for nothing. It does not know whether there is a verifier
+// of claims, or a trusted proxy.
+func CheckSource(attr, text string) error {
+	_, err := parseSource(attr, text)
+	return err
+}
+
 func parseSource(attr, text string) (source, error) {
 	s := source{attr: attr, text: text}
 	word, name, _ := strings.Cut(text, ":")
 	switch {
 	case attr == "" || len(attr) > maxNameBytes:
-		return s, fmt.Errorf("identity: attribute %.140q of a source is not 1 to %d bytes", attr, maxNameBytes)
+		return s, fmt.Errorf("attribute %.140q of a source has %d bytes, not 1 to %d", attr, len(attr), maxNameBytes)
 	case attr == AttrIP || attr == "route":
-		return s, fmt.Errorf("identity: attribute %s has no source: the address comes from the socket and TrustedProxies, the route from the router", attr)
+		return s, fmt.Errorf("attribute %s has no source: the address comes from the socket and from trusted proxies, the route from the router", attr)
 	case name == "" || len(name) > maxNameBytes:
-		return s, fmt.Errorf("identity: source %.140q of %s is not %s of 1 to %d bytes", text, attr, grammar, maxNameBytes)
+		return s, fmt.Errorf("source %.140q of %s is not %s of 1 to %d bytes", text, attr, grammar, maxNameBytes)
 	}
 	s.name.exact = name
 	switch word {
@@ -75,10 +83,10 @@ func parseSource(attr, text string) (source, error) {
 		case "san":
 			s.kind = fromSAN
 		default:
-			return s, fmt.Errorf("identity: source %q of %s is neither tls:cn nor tls:san", text, attr)
+			return s, fmt.Errorf("source %q of %s is neither tls:cn nor tls:san", text, attr)
 		}
 	default:
-		return s, fmt.Errorf("identity: source %q of %s is not %s", text, attr, grammar)
+		return s, fmt.Errorf("source %.140q of %s is not %s", text, attr, grammar)
 	}
 	return s, nil
 }
@@ -88,16 +96,16 @@ func parseSource(attr, text string) (source, error) {
 func checkField(s *source) error {
 	for i := range len(s.name.lower) {
 		if c := s.name.lower[i]; !isPlain(c) && !strings.ContainsRune("!#$%&'*+^`|~", rune(c)) {
-			return fmt.Errorf("identity: source %q of %s: %q stands in no header's name", s.text, s.attr, c)
+			return fmt.Errorf("source %q of %s: %q stands in no header's name", s.text, s.attr, c)
 		}
 	}
 	switch s.name.exact {
 	case headerForwardedFor, headerForwarded:
-		return fmt.Errorf("identity: source %q of %s: a client may write this header; set TrustedProxies and count by ip", s.text, s.attr)
+		return fmt.Errorf("source %q of %s: a client may write this header; name the trusted proxies and count by ip", s.text, s.attr)
 	case "Cookie":
-		return fmt.Errorf("identity: source %q of %s holds all cookies; name one: cookie:NAME", s.text, s.attr)
+		return fmt.Errorf("source %q of %s holds all cookies; name one: cookie:NAME", s.text, s.attr)
 	case "Host":
-		return fmt.Errorf("identity: source %q of %s is no header of a request here; match by route", s.text, s.attr)
+		return fmt.Errorf("source %q of %s is no header of a request here; match by route", s.text, s.attr)
 	}
 	return nil
 }

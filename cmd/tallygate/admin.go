@@ -118,7 +118,7 @@ func listenerTLS(v *values, of string, log *slog.Logger) (*tls.Config, error) {
 	}
 	conf, err := tlsfiles.Server(tlsfiles.Config{Files: files, Log: log})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", of, err)
+		return nil, usagef("%s-cert-file, %s-key-file and %s-client-ca-file: %w", of, of, of, err)
 	}
 	return conf, nil
 }

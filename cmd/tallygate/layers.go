@@ -260,9 +260,12 @@ func (v *values) agree() error {
 	if admin := v.String("admin"); v.String("tokens-file") == "" && admin != "" && !loopback(admin) {
 		return usagef("%s: %w", v.where("admin"), notLoopback(admin))
 	}
+	if err := v.agreeOnIdentity(); err != nil {
+		return err
+	}
 	for _, of := range []string{"store", "control", "http", "listen", "grpc", "admin"} {
 		if (v.String(of+"-cert-file") == "") != (v.String(of+"-key-file") == "") {
-			return usagef("%s-cert-file and %s-key-file go together", of, of)
+			return usagef("%s-cert-file and %s-key-file go together: a certificate and its key; name both or none", of, of)
 		}
 	}
 	for _, of := range []string{"http", "listen", "grpc", "admin"} {

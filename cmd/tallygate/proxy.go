@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,9 +47,15 @@ func (m *Main) proxyCommand(env []string) *cobra.Command {
 
 // proxy wires everything, serves, and takes it apart in the opposite order.
 func (m *Main) proxy(ctx context.Context, v *values, stdout, stderr io.Writer) (err error) {
+	if v.String("upstream") == "" {
+		return usagef("--upstream (TALLYGATE_UPSTREAM) is required: where requests go, such as http://127.0.0.1:3000")
+	}
+	if err := v.certificatesAreAsked(); err != nil {
+		return err
+	}
 	upstream, err := url.Parse(v.String("upstream"))
-	if err != nil || v.String("upstream") == "" {
-		return usagef("--upstream %q is no URL such as http://127.0.0.1:3000", maskURL(v.String("upstream")))
+	if err != nil {
+		return usageError{err} // checked by the setting
 	}
 	g, err := m.openGate(ctx, v, stderr)
 	if err != nil {
@@ -65,6 +74,29 @@ func (m *Main) proxy(ctx context.Context, v *values, stdout, stderr io.Writer) (
 	_, _ = fmt.Fprintf(stdout, "tallygate takes requests on %s for %s (store %s, %s from %s)\n",
 		reachable(d.listener.Addr()), upstream.Redacted(), maskURL(v.String("store")), count(len(g.rules.Snapshot().Rules()), "rule"), maskURL(v.String("rules")))
 	return m.run(ctx, d, g)
+}
+
+// upstreamURL takes an upstream, or none.
+func upstreamURL(value string) error {
+	if value == "" {
+		return nil
+	}
+	u, err := url.Parse(value)
+	if err != nil {
+		return fmt.Errorf("%.200q is no URL such as http://127.0.0.1:3000", maskURL(value))
+	}
+	return proxy.CheckUpstream(u)
+}
+
+// certificatesAreAsked refuses identities of certificates that no client would show.
+func (v *values) certificatesAreAsked() error {
+	from, _ := parseSources(v.String("identity")) // checked by the setting
+	for _, attr := range slices.Sorted(maps.Keys(from)) {
+		if strings.HasPrefix(from[attr], "tls:") && v.String("listen-client-ca-file") == "" {
+			return usagef("%s: %s=%s needs listen-client-ca-file: clients are asked for no certificate without", v.where("identity"), attr, from[attr])
+		}
+	}
+	return nil
 }
 
 // proxyDoor is the port of the proxy.
@@ -110,7 +142,7 @@ func openProxy(ctx context.Context, v *values, g *gate, upstream *url.URL) (*pro
 	}
 	if ca := v.String("upstream-ca-file"); ca != "" {
 		if conf.UpstreamTLS, err = tlsfiles.Client(tlsfiles.Config{Files: tlsfiles.Files{CA: ca}, Log: g.log}); err != nil {
-			return nil, fmt.Errorf("upstream-ca-file: %w", err)
+			return nil, usagef("%s: %w", v.where("upstream-ca-file"), err)
 		}
 	}
 	watchFit(g, domain, cost, conf.Reserver != nil)

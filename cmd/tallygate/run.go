@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -128,7 +129,20 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 		}
 		return usagef("%w%s; see %s --help", err, didYouMean(unknown.GetSpecifiedName(), names), cmd.CommandPath())
 	}
-	return usagef("%w; see %s --help", err, cmd.CommandPath())
+	return usagef("%s; see %s --help", plainValue(err.Error()), cmd.CommandPath())
+}
+
+// plainValue says what a flag takes in place of how Go reads it.
+func plainValue(text string) string {
+	for how, takes := range map[string]string{
+		": strconv.ParseBool: ": "true or false", ": strconv.ParseInt: ": "a whole number", ": strconv.ParseUint: ": "a whole number",
+		": strconv.ParseFloat: ": "a number", ": time: ": "a time such as 5s",
+	} {
+		if what, _, ok := strings.Cut(text, how); ok {
+			return what + ": it takes " + takes
+		}
+	}
+	return text
 }
 
 // noArgs refuses arguments; for a command with subcommands that is an unknown

@@ -3,13 +3,13 @@ package main
 import (
 	"fmt"
 	"net"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/headers"
+	"github.com/tallygate/tallygate/internal/proxy"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -134,12 +134,12 @@ func storeSettings() []setting {
 // askerSettings are who asks, and the proxy's upstream.
 func askerSettings() []setting {
 	return []setting{
-		{name: "upstream", flag: proxying, help: "where the proxy sends requests: http://host:port, https://… or h2c://…"},
+		{name: "upstream", flag: proxying, valid: upstreamURL, help: "where the proxy sends requests: http://host:port, https://… or h2c://…"},
 		{name: "upstream-ca-file", flag: proxying, help: "certificates to trust at the upstream (PEM)"},
 		{name: "upstream-latency-target", fallback: "0s", flag: proxying, valid: durationWithin(0, time.Hour), help: "95th percentile of the upstream's latency above which rules with a shed_floor give way; 0 looks at 503 and 429 only"},
 		{name: "preserve-host", fallback: "false", flag: proxying, valid: truth, toggle: true, help: "send the client's Host to the upstream"},
 		{name: "cost", fallback: "1", flag: proxying, valid: wholeWithin(1, 1e9), help: "tokens a request spends, or is estimated to with cost-header"},
-		{name: "cost-header", flag: proxying, help: "header of the upstream's answer that tells what the request cost"},
+		{name: "cost-header", flag: proxying, valid: proxy.CheckCostHeader, help: "header of the upstream's answer that tells what the request cost"},
 		{name: "trusted-proxies", flag: deciding, valid: networks, help: "networks of the proxies and gateways in front whose word about clients is believed, such as 10.0.0.0/8,fd00::/8"},
 		{name: "trusted-hops", fallback: "0", flag: deciding, valid: wholeWithin(0, 16), help: "how many proxies are in front, where their networks are not known"},
 		{name: "forwarding-header", fallback: "X-Forwarded-For", flag: deciding, words: []string{"X-Forwarded-For", "Forwarded"}, help: "the header in which they tell the client's address"},
@@ -191,41 +191,6 @@ func domainName(value string) error {
 		return fmt.Errorf("%q is no domain of rules: 1 to %d of A-Z a-z 0-9 . _ -", value, rules.MaxIDBytes)
 	}
 	return nil
-}
-
-// networks takes networks in CIDR form, by commas.
-func networks(value string) error {
-	_, err := parseNetworks(value)
-	return err
-}
-
-func parseNetworks(value string) (list []netip.Prefix, err error) {
-	for _, text := range commas(value) {
-		network, err := netip.ParsePrefix(text)
-		if err != nil {
-			return nil, fmt.Errorf("%q is no network such as 10.0.0.0/8; one address is 10.0.0.7/32", text)
-		}
-		list = append(list, network)
-	}
-	return list, nil
-}
-
-// sources takes attributes and where each comes from, by commas.
-func sources(value string) error {
-	_, err := parseSources(value)
-	return err
-}
-
-func parseSources(value string) (map[string]string, error) {
-	all := map[string]string{}
-	for _, text := range commas(value) {
-		name, from, ok := strings.Cut(text, "=")
-		if _, twice := all[name]; !ok || name == "" || from == "" || twice {
-			return nil, fmt.Errorf("%q is no attribute and its source, such as api_key=header:X-Api-Key, each attribute once", text)
-		}
-		all[name] = from
-	}
-	return all, nil
 }
 
 // commas splits a list; an empty text is an empty list.

@@ -3,9 +3,11 @@ package jwt
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +20,8 @@ import (
 // Config says which tokens are believed.
 type Config struct {
 	// Keys is a JSON Web Key Set (RFC 7517) of public keys. Required. Keys for
-	// encryption and of kinds not known here are passed over.
+	// encryption, of kinds not known here, and secrets (kty oct) where Algorithms names
+	// none that uses them, are passed over.
 	Keys []byte
 	// Algorithms are the signatures accepted, such as "RS256"; nil means all with
 	// public keys: EdDSA, ES256, ES384, ES512, RS256 to RS512, PS256 to PS512. HS256
@@ -103,50 +106,69 @@ func symmetric() []jose.SignatureAlgorithm {
 // an error the former ones stay.
 func (v *Verifier) Load(set []byte) error {
 	if len(set) > MaxKeysBytes {
-		return fmt.Errorf("jwt: Keys: %d bytes are above %d", len(set), MaxKeysBytes)
+		return fmt.Errorf("jwt: the key set has %d bytes, more than %d", len(set), MaxKeysBytes)
 	}
 	var list struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(set, &list); err != nil {
-		return fmt.Errorf("jwt: Keys: not a key set, which looks like {\"keys\":[…]}: %w", err)
+		return fmt.Errorf(`jwt: the key set is not JSON like {"keys":[…]} (RFC 7517): %s`, jsonFault(err))
 	}
 	if len(list.Keys) > MaxKeys {
-		return fmt.Errorf("jwt: Keys: %d keys are above %d", len(list.Keys), MaxKeys)
+		return fmt.Errorf("jwt: the key set has %d keys, more than %d", len(list.Keys), MaxKeys)
 	}
 	var keys []jose.JSONWebKey
 	for i, text := range list.Keys {
-		key, used, err := parseKey(text)
+		key, used, err := v.parseKey(text)
 		if err != nil {
-			return fmt.Errorf("jwt: Keys: keys/%d: %w", i, err)
+			return fmt.Errorf("jwt: keys/%d of the key set: %w", i, err)
 		}
 		if used {
 			keys = append(keys, key)
 		}
 	}
 	if len(keys) == 0 {
-		return fmt.Errorf("jwt: Keys: none of %d keys verifies signatures", len(list.Keys))
+		return fmt.Errorf("jwt: none of the %d keys of the key set verifies signatures: it takes one of kty RSA, EC or OKP whose use is not enc", len(list.Keys))
 	}
 	v.keys.Store(&keys)
 	return nil
 }
 
-func parseKey(text []byte) (key jose.JSONWebKey, used bool, err error) {
+// jsonFault says what is wrong with a text without the names of Go's types.
+func jsonFault(err error) string {
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Sprintf("there is a wrong %s at byte %d", e.Value, e.Offset)
+	}
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Sprintf("%s at byte %d", e.Error(), e.Offset)
+	}
+	return err.Error()
+}
+
+// parseKey reads one key. One that no accepted signature is made with is not used: a
+// secret where only public keys count, a key for encryption, a kind not known here.
+func (v *Verifier) parseKey(text []byte) (key jose.JSONWebKey, used bool, err error) {
 	var head struct {
 		Kty string `json:"kty"`
 		Use string `json:"use"`
+		Kid string `json:"kid"`
 	}
 	if err := json.Unmarshal(text, &head); err != nil {
-		return key, false, fmt.Errorf("not a key: %w", err)
+		return key, false, fmt.Errorf("not a key: %s", jsonFault(err))
 	}
-	if !slices.Contains([]string{"RSA", "EC", "OKP", "oct"}, head.Kty) || head.Use != "" && head.Use != "sig" {
+	switch {
+	case head.Use != "" && head.Use != "sig":
+		return key, false, nil
+	case head.Kty == "oct" && !slices.ContainsFunc(v.algorithms, func(a jose.SignatureAlgorithm) bool { return slices.Contains(symmetric(), a) }):
+		return key, false, nil
+	case !slices.Contains([]string{"RSA", "EC", "OKP", "oct"}, head.Kty):
 		return key, false, nil
 	}
 	if err := key.UnmarshalJSON(text); err != nil {
-		return key, false, err
+		return key, false, fmt.Errorf("key %.60q of kty %s cannot be used: %s", head.Kid, head.Kty, strings.TrimPrefix(err.Error(), "go-jose/go-jose: "))
 	}
 	if head.Kty != "oct" && !key.IsPublic() {
-		return key, false, fmt.Errorf("key %q is private; write the public one", key.KeyID)
+		return key, false, fmt.Errorf("key %.60q is private; write the public one", key.KeyID)
 	}
 	return key, true, nil
 }

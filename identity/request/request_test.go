@@ -137,9 +137,9 @@ func TestNewTemplatesRefuses(t *testing.T) {
 		list []string
 		want string
 	}{
-		{"malformed", []string{"GET /a", "GET labels"}, "routes/1"},
-		{"a contradiction", []string{"/a/{x}", "/{x}/b"}, "conflicts"},
-		{"twice", []string{"GET /a", "GET /a"}, "conflicts"},
+		{"malformed", []string{"GET /a", "GET labels"}, `routes/1: template "GET labels": at offset 4: host/path missing /`},
+		{"a contradiction", []string{"/a/{x}", "/{x}/b"}, `routes/1: template "/{x}/b": conflicts with template "/a/{x}": /{x}/b and /a/{x} both match some paths, like "/a/b". But`},
+		{"twice", []string{"GET /a", "GET /a"}, `template "GET /a": conflicts with template "GET /a": GET /a matches the same requests as GET /a`},
 		{"too many", make([]string, request.MaxTemplates+1), "1001 templates are above 1000"},
 	} {
 		if _, err := request.NewTemplates(tt.list); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"regexp"
 	"strings"
 	"sync"
 )
@@ -26,14 +27,27 @@ type Templates struct {
 	probes sync.Pool
 }
 
+// TemplateError says which template of a list is wrong, and why.
+type TemplateError struct {
+	// Index is its place in the list, from 0.
+	Index            int
+	Template, Reason string
+}
+
+// Error implements error.
+func (e *TemplateError) Error() string {
+	return fmt.Sprintf("routes/%d: template %.140q: %s", e.Index, e.Template, e.Reason)
+}
+
 // NewTemplates compiles routes as net/http's ServeMux writes them, such as
 //
 //	GET /v1/labels/{id}
 //	POST /login
 //	/v1/files/{path...}
 //
-// The most specific one that matches is the route. An error names a template that
-// is malformed or contradicts another one. Without a method it is for all of them.
+// The most specific one that matches is the route. An error is a [TemplateError] of the
+// first one that is malformed or contradicts another one, or says that there are too many.
+// Without a method it is for all of them.
 func NewTemplates(list []string) (*Templates, error) {
 	if len(list) > MaxTemplates {
 		return nil, fmt.Errorf("routes: %d templates are above %d; join some with a {wildcard}", len(list), MaxTemplates)
@@ -41,22 +55,37 @@ func NewTemplates(list []string) (*Templates, error) {
 	t := &Templates{mux: http.NewServeMux()}
 	t.probes.New = func() any { return &http.Request{URL: &url.URL{}} }
 	for i, text := range list {
-		if err := register(t.mux, text); err != nil {
-			return nil, fmt.Errorf("routes/%d: template %.140q: %w", i, text, err)
+		if reason := register(t.mux, text); reason != "" {
+			return nil, &TemplateError{Index: i, Template: text, Reason: reason}
 		}
 	}
 	return t, nil
 }
 
-// register adds a pattern. A ServeMux reports a bad one by panic.
-func register(mux *http.ServeMux, pattern string) (err error) {
+// register adds a pattern, or says why it is none. A ServeMux reports that by panic.
+func register(mux *http.ServeMux, pattern string) (reason string) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%v", p)
+			reason = reasonOf(pattern, fmt.Sprint(p))
 		}
 	}()
 	mux.Handle(pattern, http.NotFoundHandler())
-	return nil
+	return ""
+}
+
+// reasonOf takes out of what a ServeMux says the pattern, which is named anyway, and where
+// in this program it was registered.
+func reasonOf(pattern, text string) string {
+	text = strings.TrimPrefix(text, fmt.Sprintf("parsing %q: ", pattern))
+	if m := conflict().FindStringSubmatch(text); m != nil {
+		text = fmt.Sprintf("conflicts with template %s: %s", m[1], m[2])
+	}
+	return strings.ReplaceAll(text, "\n", " ")
+}
+
+// conflict finds what two patterns have in common.
+func conflict() *regexp.Regexp {
+	return regexp.MustCompile(`(?s)^pattern .* \(registered at [^)]*\) conflicts with pattern (".*") \(registered at [^)]*\):\n(.*)$`)
 }
 
 // Route returns the template of a request as [Route] writes it, or [Other].

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/newest"
@@ -115,7 +116,7 @@ func (f Files) load() (*loaded, error) {
 	if f.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 		if err != nil {
-			return nil, fmt.Errorf("certificate %s with key %s: %w", f.Cert, f.Key, err)
+			return nil, fmt.Errorf("certificate %s with key %s: %s", f.Cert, f.Key, strings.TrimPrefix(err.Error(), "tls: "))
 		}
 		out.cert = &pair
 	}
