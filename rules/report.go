@@ -107,13 +107,7 @@ func quote(s string) string { return strconv.Quote(clip(s)) }
 
 // clip shortens a value: problems go into logs and answers, values come from
 // outside.
-func clip(s string) string {
-	const most = 64
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
+func clip(s string) string { return spelling.Clip(s, 64) }
 
 // nearest returns the known word that a misspelt one most likely stands for, or
 // "" if none is near. Longer than any field's name is near none.

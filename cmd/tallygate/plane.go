@@ -161,12 +161,12 @@ func (m *Main) startReports(g *gate, sink fleet.Sink) (stop func() error, err er
 		}
 		for _, p := range f.Problems().Faults() {
 			if len(report.Faults) < fleet.MaxFaults {
-				report.Faults = append(report.Faults, clip(p.String(), fleet.MaxFault))
+				report.Faults = append(report.Faults, upTo(p.String(), fleet.MaxFault))
 			}
 		}
 		for _, s := range limiter.Stats().Store.Shards {
 			if len(report.Shards) < fleet.MaxShards {
-				report.Shards = append(report.Shards, fleet.Shard{Shard: clip(s.Shard, fleet.MaxName), Breaker: breakerOf(s.Down)})
+				report.Shards = append(report.Shards, fleet.Shard{Shard: upTo(s.Shard, fleet.MaxName), Breaker: breakerOf(s.Down)})
 			}
 		}
 		for _, k := range limiter.Busiest(fleet.MaxRates) {
@@ -189,8 +189,8 @@ func breakerOf(down time.Duration) string {
 	return "closed"
 }
 
-// clip cuts a text at the end of a rune.
-func clip(s string, most int) string {
+// upTo cuts a text at the end of a rune, where the control plane takes no more.
+func upTo(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/admin/api"
 	"github.com/tallygate/tallygate/internal/rulestore"
+	"github.com/tallygate/tallygate/internal/spelling"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -127,13 +128,7 @@ func decode(body []byte, into any) error {
 }
 
 // clip shortens what a caller sent.
-func clip(s string) string {
-	const most = 100
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
+func clip(s string) string { return spelling.Clip(s, 100) }
 
 // checkQuery refuses parameters that are not there: a misspelt dry_run must not
 // make the change.

@@ -84,7 +84,7 @@ func rooms() []namedRoom {
 		// The admin API: its JSON, its server, its client.
 		{"internal/admin/api", room{house: []string{"rules", "internal/candidate", "internal/rulestore", "internal/fleet"}}},
 		{"internal/admin", room{
-			house:   []string{root, "limit", "identity", "store", "rules", "internal/candidate", "internal/rulestore", "internal/rulestore/wire", "internal/fleet", "internal/admin/api", "internal/admin/token"},
+			house:   []string{root, "limit", "identity", "store", "rules", "internal/candidate", "internal/rulestore", "internal/rulestore/wire", "internal/fleet", "internal/spelling", "internal/admin/api", "internal/admin/token"},
 			outside: []string{"github.com/go-chi/chi/v5", "github.com/danielgtaylor/huma/v2"},
 		}},
 		{"internal/rulestore/remote", room{house: []string{"internal/rulestore", "internal/admin/api"}}},

@@ -12,13 +12,7 @@ func num[T int | int64 | uint32](v T) string { return strconv.FormatInt(int64(v)
 // quote shows a value in a message, shortened, always in one line.
 func quote(s string) string { return strconv.Quote(clip(s)) }
 
-func clip(s string) string {
-	const most = 100
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
+func clip(s string) string { return spelling.Clip(s, 100) }
 
 // nearest returns the known word that a misspelt one most likely stands for, or "".
 func nearest(word string, known []string) string {

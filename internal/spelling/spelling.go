@@ -1,6 +1,17 @@
-// Package spelling tells how far apart two words are, for messages about misspelt
-// ones.
+// Package spelling is for messages about words that others wrote: how far apart two are,
+// and how much of one is shown.
 package spelling
+
+import "strings"
+
+// Clip shortens a text to so many bytes, and says so by an ellipsis: messages go into logs
+// and answers, values come from outside. What is no UTF-8 goes from one that is cut.
+func Clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
 
 // Distance is the number of bytes to change, add or drop to make b of a (the
 // Levenshtein distance). It takes len(a) × len(b) steps.

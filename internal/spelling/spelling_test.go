@@ -25,3 +25,18 @@ func TestDistance(t *testing.T) {
 		}
 	}
 }
+
+func TestClip(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", ""},
+		{"four", "four"},
+		{"fives", "five…"},
+		{"abcé", "abc…"}, // é is two bytes, of which one has room
+		{"\xffabcd", "abc…"},
+		{"\xffabc", "\xffabc"},
+	} {
+		if got := spelling.Clip(c.text, 4); got != c.want {
+			t.Errorf("Clip(%q, 4) = %q, want %q", c.text, got, c.want)
+		}
+	}
+}
