@@ -47,7 +47,7 @@ func (d *ruleDomain) name() string {
 	at := d.look()
 	if at.fault != "" {
 		if _, ok := d.fault.Pass(d.now(), time.Minute); ok {
-			d.log.Error(at.fault, "domain", at.name)
+			d.log.Error("it is not clear which rules are meant", "fault", at.fault, "domain", at.name)
 		}
 	}
 	return at.name

@@ -35,10 +35,10 @@ func (f *costFit) look() {
 	f.told = found
 	const most = 10
 	for _, text := range found[:min(most, len(found))] {
-		f.log.Error(text)
+		f.log.Error("a rule refuses the proxy's requests for their cost", "fault", text)
 	}
 	if more := len(found) - most; more > 0 {
-		f.log.Error(fmt.Sprintf("and %d more rules refuse the proxy's requests for their cost", more))
+		f.log.Error("more rules refuse the proxy's requests for their cost", "more", more)
 	}
 }
 

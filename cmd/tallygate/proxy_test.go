@@ -45,10 +45,14 @@ func TestProxyTakesTheOnlyDomain(t *testing.T) {
 	s := front(t, upstream(t), "rules:\n"+inDomain("public-api", "a", "7"))
 	for _, step := range []struct{ name, rules, limit, logged string }{
 		{"the only one", "", "7", `level=INFO msg="--domain is not given: requests are limited by the only domain that has rules"`},
-		{"another beside it", inDomain("public-api", "a", "8") + inDomain("internal", "b", "9"), "8",
-			`level=ERROR msg="--domain is not given, and rules are in internal, public-api, none in default: name one with --domain"`},
-		{"the default one", inDomain("public-api", "a", "8") + inDomain("default", "c", "10"), "10",
-			`level=WARN msg="--domain is not given, and the rules have changed: requests are limited by another domain"`},
+		{
+			"another beside it", inDomain("public-api", "a", "8") + inDomain("internal", "b", "9"), "8",
+			`fault="--domain is not given, and rules are in internal, public-api, none in default: name one with --domain"`,
+		},
+		{
+			"the default one", inDomain("public-api", "a", "8") + inDomain("default", "c", "10"), "10",
+			`level=WARN msg="--domain is not given, and the rules have changed: requests are limited by another domain"`,
+		},
 		{"none at all", "  []", "", `msg="requests pass unlimited: there is no rule in their domain`},
 	} {
 		if step.rules != "" {
@@ -122,15 +126,18 @@ func TestCostsThatDoNotFitTheRules(t *testing.T) {
 		},
 		{
 			"the estimate above max_cost", "  - {id: bad" + numbers + "algorithm: fixed_window}\n",
-			"--cost 5 is above max_cost 1 of rule bad", []string{"--cost-header", "X-Tokens"},
+			"--cost 5 is above max_cost 1 of rule bad",
+			[]string{"--cost-header", "X-Tokens"},
 		},
 		{
 			"a log", "  - {id: bad" + numbers + "algorithm: sliding_log, max_cost: 5}\n",
-			"--cost-header needs rules whose costs can change, and rule bad is a sliding_log", []string{"--cost-header", "X-Tokens"},
+			"--cost-header needs rules whose costs can change, and rule bad is a sliding_log",
+			[]string{"--cost-header", "X-Tokens"},
 		},
 		{
 			"local", "  - {id: bad" + numbers + "algorithm: fixed_window, max_cost: 5, counting: local}\n",
-			"--cost-header needs rules that all pods count, and rule bad has counting local", []string{"--cost-header", "X-Tokens"},
+			"--cost-header needs rules that all pods count, and rule bad has counting local",
+			[]string{"--cost-header", "X-Tokens"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

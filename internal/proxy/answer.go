@@ -66,7 +66,7 @@ func (t *tail) Read(b []byte) (int, error) {
 	n, err := t.ReadCloser.Read(b)
 	if err != nil && !errors.Is(err, io.EOF) && t.resp.Request.Context().Err() == nil {
 		t.proxy.counts.broken.Add(1)
-		t.proxy.warn(t.exchange, "the upstream broke its answer off", err)
+		t.proxy.warn(t.exchange, "it broke its answer off", err)
 	}
 	return n, err
 }
@@ -166,11 +166,11 @@ func (p *Proxy) unanswered(w http.ResponseWriter, r *http.Request, err error) {
 			now := p.elapsed()
 			p.guard.answered(now, false, now-x.began)
 		}
-		p.warn(x, "the upstream did not answer in time", err)
+		p.warn(x, "it did not answer in time", err)
 		writeProblem(w, http.StatusGatewayTimeout, "upstream_timeout", "The upstream did not answer in time", "")
 	default:
 		p.counts.unreachable.Add(1)
-		p.warn(x, "the upstream did not answer", err)
+		p.warn(x, "it did not answer", err)
 		writeProblem(w, http.StatusBadGateway, "upstream_unavailable", "The upstream did not answer", "")
 	}
 }
@@ -178,6 +178,6 @@ func (p *Proxy) unanswered(w http.ResponseWriter, r *http.Request, err error) {
 // warn says what went wrong upstream, at most once a second.
 func (p *Proxy) warn(x *exchange, what string, err error) {
 	if unlogged, ok := p.failing.Pass(p.config.Now(), time.Second); ok {
-		p.config.Log.Warn(what, "error", err, "request_id", x.id, "unlogged", unlogged)
+		p.config.Log.Warn("the upstream failed a request", "how", what, "error", err, "request_id", x.id, "unlogged", unlogged)
 	}
 }

@@ -80,7 +80,7 @@ func TestBrokenAnswers(t *testing.T) {
 	if s := f.Stats(); s.Broken != 1 || s.Unreachable != 0 || s.Canceled != 0 {
 		t.Errorf("stats %+v", s)
 	}
-	if got := log.text(); strings.Count(got, "the upstream broke its answer off") != 1 || !strings.Contains(got, "request_id=of-it") || strings.Contains(got, "httputil") {
+	if got := log.text(); strings.Count(got, "it broke its answer off") != 1 || !strings.Contains(got, "request_id=of-it") || strings.Contains(got, "httputil") {
 		t.Errorf("logged %s", got)
 	}
 }

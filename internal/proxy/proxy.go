@@ -5,8 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -98,7 +96,7 @@ func New(c Config) (*Proxy, error) {
 		ErrorHandler:   p.unanswered,
 		Transport:      transport,
 		BufferPool:     new(buffers),
-		ErrorLog:       log.New(io.Discard, "", 0), // [tail.Read] and unanswered say it better
+		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelWarn), // [tail.Read] and unanswered say it better
 	}
 	p.http = p.server()
 	return p, nil

@@ -46,6 +46,7 @@ func protocols(t *testing.T, run func(t *testing.T, client *http.Client, upstrea
 func TestTrailersOfAnswers(t *testing.T) {
 	t.Parallel()
 	protocols(t, func(t *testing.T, client *http.Client, upstream *url.URL) {
+		t.Helper()
 		l := &ledger{}
 		c := newClock()
 		config := proxy.Config{Upstream: upstream, Reserver: l, CostHeader: "X-Tokens"}
@@ -117,6 +118,7 @@ func TestCostOfTheHeadStands(t *testing.T) {
 func TestTrailersOfRequests(t *testing.T) {
 	t.Parallel()
 	protocols(t, func(t *testing.T, client *http.Client, upstream *url.URL) {
+		t.Helper()
 		seen := make(chan http.Header, 1)
 		f := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
