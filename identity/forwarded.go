@@ -5,68 +5,49 @@ import (
 	"strings"
 )
 
-// hop is an address on the way of a request, and the text it was read from.
-type hop struct {
-	addr netip.Addr
-	host string
+// peer is the socket's other end, as parseAddress reads it. trusted says that it is
+// a proxy of ours: the headers are its word.
+//
+// Address and text are two values here, not a struct: that would have more words than
+// the compiler keeps in registers, and copies of it took a quarter of Resolve's time.
+func (r *Resolver) peer(f *Facts) (addr netip.Addr, host string, trusted bool) {
+	addr, host = parseAddress(f.Peer)
+	return addr, host, r.hops > 0 || addr.IsValid() && r.trusts(addr)
 }
 
-// peer is the socket's other end.
-type peer struct {
-	hop
-	// known says that it has an address, trusted that it is a proxy of ours: the
-	// headers are its word.
-	known, trusted bool
-}
-
-func (r *Resolver) peer(f *Facts) peer {
-	p := peer{}
-	p.hop, p.known = parseHop(f.Peer)
-	p.trusted = r.hops > 0 || p.known && r.trusts(p.addr)
-	return p
-}
-
-func parseHop(s string) (hop, bool) {
-	addr, host, ok := parseAddress(s)
-	return hop{addr, host}, ok
-}
-
-// client finds the client's address: from the socket outwards, past the trusted
-// proxies, to the first address that is none of them. Each is told by the one
-// before, so everything up to it is the word of somebody trusted; what stands left
-// of it the client may have written, and it is not looked at.
+// client finds the client's address behind a trusted peer: from the socket outwards,
+// past the trusted proxies, to the first address that is none of them. Each is told
+// by the one before, so everything up to it is the word of somebody trusted; what
+// stands left of it the client may have written, and it is not looked at.
 //
 // Where a proxy told no address (unknown, _hidden, junk, nothing) the proxy itself
 // stands for its clients: all of them share its bucket, none chooses another.
-func (r *Resolver) client(f *Facts, p *peer) (hop, bool) {
+func (r *Resolver) client(f *Facts, peer netip.Addr, peerHost string) (addr netip.Addr, host string) {
 	if r.hops > 0 {
-		return r.hop(f, p)
+		return r.hop(f, peer, peerHost)
 	}
-	if !p.trusted {
-		return p.hop, p.known
-	}
-	last := p.hop
-	for list := r.forwarded(f); ; {
-		next, ok := list.next()
-		if !ok {
-			return last, true
+	list := r.forwarded(f)
+	for addr, host = peer, peerHost; ; {
+		next, nextHost := list.next()
+		if !next.IsValid() {
+			return addr, host
 		}
-		if last = next; !r.trusts(next.addr) {
-			return last, true
+		if addr, host = next, nextHost; !r.trusts(addr) {
+			return addr, host
 		}
 	}
 }
 
 // hop is client where the number of proxies is known and not their addresses. A
 // list that is too short did not come through all of them: the peer is counted.
-func (r *Resolver) hop(f *Facts, p *peer) (hop, bool) {
-	list, found, ok := r.forwarded(f), hop{}, false
+func (r *Resolver) hop(f *Facts, peer netip.Addr, peerHost string) (addr netip.Addr, host string) {
+	list := r.forwarded(f)
 	for range r.hops {
-		if found, ok = list.next(); !ok {
-			return p.hop, p.known
+		if addr, host = list.next(); !addr.IsValid() {
+			return peer, peerHost
 		}
 	}
-	return found, true
+	return addr, host
 }
 
 // trusts reports whether an address is one of the trusted proxies'.
@@ -81,10 +62,11 @@ func (r *Resolver) trusts(addr netip.Addr) bool {
 
 // forwarded returns the addresses that proxies told.
 func (r *Resolver) forwarded(f *Facts) hops {
+	exact, lower := headerForwardedFor, "x-forwarded-for"
 	if r.rfc7239 {
-		return hops{lines: f.lines(headerForwarded, "forwarded"), rfc7239: true, budget: MaxHeader}
+		exact, lower = headerForwarded, "forwarded"
 	}
-	return hops{lines: f.lines(headerForwardedFor, "x-forwarded-for"), budget: MaxHeader}
+	return hops{lines: f.lines(exact, lower), rfc7239: r.rfc7239, budget: MaxHeader}
 }
 
 // hops reads addresses from the right: the last line first, in it the last
@@ -97,11 +79,11 @@ type hops struct {
 	budget  int // bytes that are still read
 }
 
-// next returns the next address, or false at the end and at what is none.
-func (h *hops) next() (hop, bool) {
+// next returns the next address, or none at the end and at what is no address.
+func (h *hops) next() (addr netip.Addr, host string) {
 	if !h.open {
 		if len(h.lines) == 0 {
-			return hop{}, false
+			return netip.Addr{}, ""
 		}
 		last := len(h.lines) - 1
 		h.rest, h.open, h.lines = h.lines[last], true, h.lines[:last]
@@ -111,15 +93,14 @@ func (h *hops) next() (hop, bool) {
 	element := line[i+1:]
 	h.budget -= len(element) + 1
 	if h.budget < 0 {
-		return hop{}, false
+		return netip.Addr{}, ""
 	}
 	h.rest, h.open = line[:max(i, 0)], i >= 0
 	if h.rfc7239 {
 		element = forOf(element)
 	}
-	found, ok := parseHop(element)
-	found.host = own(found.host, line)
-	return found, ok
+	addr, host = parseAddress(element)
+	return addr, own(host, line)
 }
 
 // comma returns where the last element of rest begins, less one. It reads from the

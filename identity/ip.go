@@ -28,8 +28,8 @@ func IPPrefix(s string, bits int) (string, bool) {
 	if bits < 1 || bits > 128 {
 		bits = DefaultIPv6Prefix
 	}
-	addr, host, ok := parseAddress(s)
-	if !ok {
+	addr, host := parseAddress(s)
+	if !addr.IsValid() {
 		return "", false
 	}
 	return canonical(addr, host, bits), true
@@ -38,6 +38,9 @@ func IPPrefix(s string, bits int) (string, bool) {
 // canonical writes an address in the one form in which it is counted. host is the
 // text it was read from, returned where it has that form already.
 func canonical(addr netip.Addr, host string, bits int) string {
+	if addr.Is4() && strings.IndexByte(host, ':') < 0 {
+		return host // with dots an address has only one spelling
+	}
 	if addr.Is6() {
 		if prefix, err := addr.Prefix(bits); err == nil {
 			addr = prefix.Addr()
@@ -51,22 +54,52 @@ func canonical(addr netip.Addr, host string, bits int) string {
 	return string(out)
 }
 
+// dotted reads the IPv4 address at the beginning of s, as netip.ParseAddr would:
+// four numbers of 0 to 255 without leading zeros. n is how many bytes it has, 0 if
+// there is none.
+func dotted(s string) (addr netip.Addr, n int) {
+	var ip [4]byte
+	for i := range ip {
+		if i > 0 {
+			if n >= len(s) || s[n] != '.' {
+				return netip.Addr{}, 0
+			}
+			n++
+		}
+		first, number := n, 0
+		for ; n < len(s) && n < first+3 && s[n]-'0' <= 9; n++ {
+			number = number*10 + int(s[n]-'0')
+		}
+		if n == first || number > 255 || s[first] == '0' && n > first+1 {
+			return netip.Addr{}, 0
+		}
+		ip[i] = byte(number)
+	}
+	return netip.AddrFrom4(ip), n
+}
+
 // parseAddress reads an address in any form a peer or a proxy writes it:
 // 192.0.2.1, 192.0.2.1:80, 2001:db8::1, [2001:db8::1], [2001:db8::1%eth0]:443.
-// host is its part of s without port and brackets.
-func parseAddress(s string) (addr netip.Addr, host string, ok bool) {
+// host is its part of s without port and brackets. What is none is the zero Addr.
+func parseAddress(s string) (addr netip.Addr, host string) {
 	if len(s) > maxAddressBytes {
-		return netip.Addr{}, "", false
+		return netip.Addr{}, ""
 	}
-	host, ok = trimPort(trimBlank(s))
+	s = trimBlank(s)
+	// Most are IPv4. Read in one go, without package netip, they take two thirds of the
+	// time, and [Resolver.Resolve] behind a proxy four fifths.
+	if addr, n := dotted(s); n > 0 && (n == len(s) || s[n] == ':' && isPort(s[n+1:])) {
+		return addr, s[:n]
+	}
+	host, ok := trimPort(s)
 	if !ok {
-		return netip.Addr{}, "", false
+		return netip.Addr{}, ""
 	}
 	addr, err := netip.ParseAddr(host)
 	if err != nil {
-		return netip.Addr{}, "", false
+		return netip.Addr{}, ""
 	}
-	return addr.WithZone("").Unmap(), host, true
+	return addr.WithZone("").Unmap(), host
 }
 
 // trimBlank removes the blanks that RFC 9110 allows around a value.

@@ -1,6 +1,7 @@
 package identity_test
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -102,6 +103,31 @@ func FuzzIP(f *testing.F) {
 		}
 		if again, ok := identity.IP(got); !ok || again != got {
 			t.Fatalf("IP(%q) = %q, but IP of that = %q, %v", s, got, again, ok)
+		}
+	})
+}
+
+// What is one number of an IPv4 address is for package netip to say, though it is
+// asked only where ours has found none.
+func FuzzIPv4IsThatOfNetip(f *testing.F) {
+	for _, s := range []string{
+		"0.0.0.0", "255.255.255.255", "1.2.3.256", "1.2.3.999", "1.2.3.1000", "00.1.2.3", "1.2.03.4", "1.2.3.00",
+		"1.2.3", "1.2.3.", ".1.2.3", "1..2.3", "1.2.3.4.", "1.2.3.4.5", "1.2.3.4x", "x1.2.3.4", "1.2.3./", "+1.2.3.4",
+		"1.2.3.4%eth0", "\xb1.2.3.4", "1.2.3.4\x00", "1:2.3.4", "1.2.3.4:5", "", "1",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		want := ""
+		if addr, err := netip.ParseAddr(s); err == nil && addr.Is4() {
+			want = addr.String()
+		} else if strings.ContainsAny(s, ":[ \t") {
+			return // an address with a port, or another one
+		}
+		for _, s := range []string{s, s + ":65535", " " + s + " "} {
+			if got, ok := identity.IP(s); got != want || ok != (want != "") {
+				t.Fatalf("IP(%q) = %q, %v; want %q", s, got, ok, want)
+			}
 		}
 	})
 }

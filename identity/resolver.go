@@ -105,7 +105,10 @@ func NewResolver(c Config) (*Resolver, error) {
 
 // Trusts reports whether the peer of a request is one of the trusted proxies, so that
 // what it tells about the request that it passes on is believed.
-func (r *Resolver) Trusts(f *Facts) bool { return r.peer(f).trusted }
+func (r *Resolver) Trusts(f *Facts) bool {
+	_, _, trusted := r.peer(f)
+	return trusted
+}
 
 // Forwarding returns the header in which the proxies tell the client's address.
 func (r *Resolver) Forwarding() string {
@@ -133,15 +136,18 @@ func unmapPrefix(p netip.Prefix) netip.Prefix {
 // to cut, text to decode, a short value of a long line, and tokens.
 func (r *Resolver) Resolve(f *Facts, attrs map[string]string) error {
 	clear(attrs)
-	p := r.peer(f)
-	if client, ok := r.client(f, &p); ok {
-		attrs[AttrIP] = canonical(client.addr, client.host, cmp.Or(r.bits, DefaultIPv6Prefix))
+	addr, host, trusted := r.peer(f)
+	if trusted {
+		addr, host = r.client(f, addr, host)
+	}
+	if addr.IsValid() {
+		attrs[AttrIP] = canonical(addr, host, cmp.Or(r.bits, DefaultIPv6Prefix))
 	}
 	var claims claimSet
 	var fault error
 	for i := range r.sources {
 		s := &r.sources[i]
-		value, bad := r.read(s, f, p.trusted, &claims)
+		value, bad := r.read(s, f, trusted, &claims)
 		if bad == "" && len(value) > MaxKey {
 			bad = TooLong
 		}
