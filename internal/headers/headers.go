@@ -47,12 +47,19 @@ const MaxJitter = 0.1
 type Fields struct {
 	list []field
 	text []byte
+	// policy is whose text stands at the beginning of text, before all of an answer:
+	// it is the same in the next answer by the same rule and numbers, which is a third
+	// of the work of encoding.
+	policy policy
 }
 
 type field struct {
-	name       string
-	start, end int
+	name name
+	span
 }
+
+// span is where a value stands in the text.
+type span struct{ start, end int }
 
 // SetIn sets the fields in the header of an answer, under the names in net/http's
 // spelling, so that its Get and Del find them. It allocates twice, whatever their
@@ -62,40 +69,13 @@ func (f *Fields) SetIn(header map[string][]string) {
 	values := make([]string, len(f.list))
 	for i, x := range f.list {
 		values[i] = text[x.start:x.end]
-		header[canonical(x.name)] = values[i : i+1 : i+1]
+		header[x.name.canonical()] = values[i : i+1 : i+1]
 	}
-}
-
-// canonical spells a name as net/http does.
-func canonical(name string) string {
-	switch name {
-	case nameLimit:
-		return "X-Ratelimit-Limit"
-	case nameRemaining:
-		return "X-Ratelimit-Remaining"
-	case nameReset:
-		return "X-Ratelimit-Reset"
-	case namePolicy:
-		return "Ratelimit-Policy"
-	case nameRateLimit:
-		return "Ratelimit"
-	default:
-		return name
-	}
-}
-
-// CanonicalNames are [Names] in net/http's spelling.
-func CanonicalNames() []string {
-	names := Names()
-	for i, name := range names {
-		names[i] = canonical(name)
-	}
-	return names
 }
 
 // Reset empties f and keeps its memory.
 func (f *Fields) Reset() {
-	f.list, f.text = f.list[:0], f.text[:0]
+	f.list, f.text = f.list[:0], f.text[:f.policy.all.end]
 }
 
 // Len returns the number of fields.
@@ -106,7 +86,7 @@ func (f *Fields) Len() int { return len(f.list) }
 func (f *Fields) All() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for _, x := range f.list {
-			if !yield(x.name, f.text[x.start:x.end]) {
+			if !yield(x.name.sent(), f.text[x.start:x.end]) {
 				return
 			}
 		}
@@ -116,20 +96,15 @@ func (f *Fields) All() iter.Seq2[string, []byte] {
 // Encode replaces what f holds with all fields of one answer.
 func (s *Style) Encode(f *Fields, facts Facts) {
 	f.Reset()
+	f.speakOf(&facts)
 	s.legacy(f, &facts)
 	s.ietf(f, &facts)
 	s.EncodeRetry(f, facts)
 }
 
-// Names are all fields this package may write: a gateway drops a client's copies
-// of them.
-func Names() []string {
-	return []string{nameLimit, nameRemaining, nameReset, namePolicy, nameRateLimit, nameRetryAfter}
-}
-
 // add names what was appended to text since start.
-func (f *Fields) add(name string, start int) {
-	f.list = append(f.list, field{name: name, start: start, end: len(f.text)})
+func (f *Fields) add(n name, start int) {
+	f.list = append(f.list, field{n, span{start, len(f.text)}})
 }
 
 // seconds returns ms in whole seconds, rounded up: a client that comes back

@@ -17,11 +17,6 @@ const (
 	IETFOff
 )
 
-const (
-	namePolicy    = "RateLimit-Policy"
-	nameRateLimit = "RateLimit"
-)
-
 // ParseIETF returns the draft of that name: "draft-11" or "off".
 func ParseIETF(name string) (IETF, error) {
 	switch name {
@@ -43,11 +38,7 @@ func (s *Style) ietf(f *Fields, facts *Facts) {
 	if s.IETF == IETFOff {
 		return
 	}
-	start := len(f.text)
-	f.text = appendString(f.text, facts.Rule)
-	f.text = appendParameter(f.text, ";q=", facts.Limit)
-	f.text = appendParameter(f.text, ";w=", max(1, seconds(facts.WindowMS)))
-	f.add(namePolicy, start)
+	f.list = append(f.list, field{namePolicy, f.policy.all})
 
 	t := seconds(facts.ResetMS)
 	if facts.Denied && facts.RetryMS > 0 {
@@ -56,8 +47,8 @@ func (s *Style) ietf(f *Fields, facts *Facts) {
 	if facts.Remaining <= 0 {
 		t = max(1, t)
 	}
-	start = len(f.text)
-	f.text = appendString(f.text, facts.Rule)
+	start := len(f.text)
+	f.text = append(f.text, f.text[f.policy.rule.start:f.policy.rule.end]...)
 	f.text = appendParameter(f.text, ";r=", facts.Remaining)
 	f.text = appendParameter(f.text, ";t=", t)
 	f.add(nameRateLimit, start)

@@ -16,12 +16,6 @@ const (
 	ResetSeconds
 )
 
-const (
-	nameLimit     = "X-RateLimit-Limit"
-	nameRemaining = "X-RateLimit-Remaining"
-	nameReset     = "X-RateLimit-Reset"
-)
-
 // ParseReset returns the form of that name: "epoch" or "seconds".
 func ParseReset(name string) (Reset, error) {
 	switch name {
@@ -35,7 +29,7 @@ func ParseReset(name string) (Reset, error) {
 }
 
 func (s *Style) legacy(f *Fields, facts *Facts) {
-	f.number(nameLimit, facts.Limit)
+	f.list = append(f.list, field{nameLimit, f.policy.limit})
 	f.number(nameRemaining, facts.Remaining)
 	if s.Reset == ResetSeconds {
 		f.number(nameReset, seconds(facts.ResetMS))
@@ -44,8 +38,8 @@ func (s *Style) legacy(f *Fields, facts *Facts) {
 	f.number(nameReset, seconds(facts.NowMS+facts.ResetMS))
 }
 
-func (f *Fields) number(name string, n int64) {
+func (f *Fields) number(as name, n int64) {
 	start := len(f.text)
 	f.text = strconv.AppendInt(f.text, max(n, 0), 10)
-	f.add(name, start)
+	f.add(as, start)
 }

@@ -2,8 +2,6 @@ package headers
 
 import "math"
 
-const nameRetryAfter = "Retry-After"
-
 // EncodeRetry adds Retry-After in whole seconds, at least 1, to f. It adds none
 // where the request was allowed or no waiting helps.
 func (s *Style) EncodeRetry(f *Fields, facts Facts) {
