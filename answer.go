@@ -17,15 +17,16 @@ func (v *Verdict) reset() { *v = Verdict{Entries: v.Entries[:0], Tightest: none}
 func (s *scratch) answer(v *Verdict) {
 	for i := range s.entries {
 		e := &s.entries[i]
-		a := EntryVerdict{
+		v.Entries = append(v.Entries, EntryVerdict{
 			Rule: e.rule.ID(), Set: e.set, Shadow: e.rule.Shadow(), Allow: true, Source: SourceRule,
 			reports: e.inForce.Counting() == rules.CountingReport,
-		}
+		})
+		a := &v.Entries[i]
 		switch {
 		case e.reason != ReasonNone:
 			a.Allow, a.Reason = false, e.reason
 		case e.back > 0 && e.op != none:
-			s.gaveBack(e, &a, v)
+			s.gaveBack(e, a, v)
 		case e.op != none && len(s.grants) == 0:
 			a.Source, a.Reason = SourceNone, Reason(v.Degraded)
 		case e.op != none:
@@ -35,7 +36,6 @@ func (s *scratch) answer(v *Verdict) {
 			}
 			v.NowMS = max(v.NowMS, s.grants[e.op].NowMS)
 		}
-		v.Entries = append(v.Entries, a)
 	}
 	v.conclude()
 }

@@ -160,9 +160,17 @@ func (c *Compiled) slowUntil(key string, nowMS int64) int64 {
 	return until
 }
 
-// entry finds the numbers of an encoded key: its own, then those of the best
-// pattern, then the rule's.
+// entry finds the numbers of an encoded key. Most rules have no others than their own.
 func (c *Compiled) entry(key string) *entry {
+	if c.keys == nil && c.gone == nil && c.patterns == nil {
+		return &c.base
+	}
+	return c.find(key)
+}
+
+// find finds the numbers of a key: its own, then those of the best pattern, then the
+// rule's.
+func (c *Compiled) find(key string) *entry {
 	if e := c.keys.get(key); e != nil {
 		return e
 	}

@@ -60,7 +60,18 @@ func (c *Compiled) compileConditions() {
 // matches reports whether every condition holds. A condition on an attribute
 // that the request has not does not hold, not even *.
 func (c *Compiled) matches(attrs map[string]string) bool {
+	return c.matchesBut(none, attrs)
+}
+
+// none is the place of no condition.
+const none = -1
+
+// matchesBut is matches without the condition at that place, which holds.
+func (c *Compiled) matchesBut(held int, attrs map[string]string) bool {
 	for i := range c.conditions {
+		if i == held {
+			continue
+		}
 		cond := &c.conditions[i]
 		if value, ok := attrs[cond.attr]; !ok || !cond.matches(value) {
 			return false
@@ -72,8 +83,12 @@ func (c *Compiled) matches(attrs map[string]string) bool {
 // indexed finds the rules that ask for one value of an attribute.
 type indexed struct {
 	attr  string
-	rules map[string][]int // places in the domain
+	rules map[string][]filed
 }
+
+// filed is a rule's place in the domain and, in the rule, that of the condition it is
+// filed under, which is not asked again: in a typical rule it is the only one.
+type filed struct{ place, by int }
 
 // buildIndex files every rule under its rarest exact condition, so that a
 // request looks only at rules that have a value in common with it. Rules with
@@ -89,29 +104,29 @@ func (d *Domain) buildIndex() {
 		}
 	}
 	for place, c := range d.rules {
-		var best pair
-		for _, cond := range c.conditions {
+		best, by := pair{}, none
+		for i, cond := range c.conditions {
 			p := pair{cond.attr, cond.text}
-			if cond.exact() && (best == pair{} || uses[p] < uses[best]) {
-				best = p
+			if cond.exact() && (by == none || uses[p] < uses[best]) {
+				best, by = p, i
 			}
 		}
-		if best == (pair{}) {
+		if by == none {
 			d.rest = append(d.rest, place)
 			continue
 		}
 		rules := d.indexOf(best.attr)
-		rules[best.value] = append(rules[best.value], place)
+		rules[best.value] = append(rules[best.value], filed{place, by})
 	}
 }
 
-func (d *Domain) indexOf(attr string) map[string][]int {
+func (d *Domain) indexOf(attr string) map[string][]filed {
 	for _, in := range d.index {
 		if in.attr == attr {
 			return in.rules
 		}
 	}
-	in := indexed{attr: attr, rules: map[string][]int{}}
+	in := indexed{attr: attr, rules: map[string][]filed{}}
 	d.index = append(d.index, in)
 	return in.rules
 }
@@ -133,8 +148,8 @@ func (d *Domain) Match(attrs map[string]string, dst []*Compiled) []*Compiled {
 		if !ok {
 			continue
 		}
-		for _, place := range d.index[i].rules[value] {
-			if c := d.rules[place]; c.matches(attrs) {
+		for _, f := range d.index[i].rules[value] {
+			if c := d.rules[f.place]; c.matchesBut(f.by, attrs) {
 				dst = append(dst, c)
 				supersedes = supersedes || len(c.supersedes) > 0
 			}

@@ -25,6 +25,9 @@ func matched(d *rules.Domain, attrs map[string]string) string {
 	var ids []string
 	for _, c := range d.Match(attrs, nil) {
 		ids = append(ids, c.ID())
+		if c != d.Rule(c.ID()) { // snapshots share how rules are found, and not the rules
+			ids = append(ids, "of another snapshot")
+		}
 	}
 	return strings.Join(ids, " ")
 }
