@@ -85,7 +85,8 @@ func (c *memoryCall) take(dst []Grant, ops []Op) ([]Grant, error) {
 		}
 	}
 	for i := range ops {
-		dst = append(dst, c.write(&c.steps[i], &ops[i], denied))
+		dst = append(dst, Grant{})
+		c.write(&dst[len(dst)-1], &c.steps[i], &ops[i], denied)
 	}
 	c.release(ops)
 	return dst, nil

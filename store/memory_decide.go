@@ -62,8 +62,8 @@ func (c *memoryCall) queue(step *memoryStep, op *Op) {
 	step.receipt.Cost += step.queue
 }
 
-// write stores how the op's bucket ended and says so.
-func (c *memoryCall) write(step *memoryStep, op *Op, denied bool) Grant {
+// write stores how the op's bucket ended and says so in g.
+func (c *memoryCall) write(g *Grant, step *memoryStep, op *Op, denied bool) {
 	cell := step.cell
 	end, changed := &cell.spent, cell.keptChanged || cell.spentChanged
 	if denied {
@@ -79,7 +79,7 @@ func (c *memoryCall) write(step *memoryStep, op *Op, denied bool) Grant {
 	case changed:
 		cell.bucket.save(end)
 	}
-	return Grant{
+	*g = Grant{
 		OK:        step.answer.OK,
 		Never:     step.answer.Never,
 		Queue:     step.queue,
