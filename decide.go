@@ -2,7 +2,6 @@ package tallygate
 
 import (
 	"context"
-	"time"
 
 	"github.com/tallygate/tallygate/internal/pod"
 	"github.com/tallygate/tallygate/internal/reservation"
@@ -30,8 +29,8 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 	if err := l.usable(ctx); err != nil {
 		return err
 	}
-	snapshot, now := l.rules.Snapshot(), l.now()
-	s.view = l.meter.viewOf(snapshot, now)
+	snapshot := l.rules.Snapshot()
+	s.view = l.meter.viewOf(snapshot, l.now)
 
 	// Identify and match: which rules apply, and which key each counts.
 	domain, err := domainOf(snapshot, check.Domain)
@@ -49,12 +48,12 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 	s.anyway = check.CountDenied && s.token == nil
 
 	// Gather: one op a bucket, with the numbers in force for its key.
-	if err := s.gather(now, l.place); err != nil {
+	if err := s.gather(l.place); err != nil {
 		return err
 	}
 
 	if len(s.backs.ops) > 0 {
-		l.giveBack(ctx, s, now)
+		l.giveBack(ctx, s)
 	}
 	if s.token != nil {
 		if err := s.hold(domain.Name()); err != nil {
@@ -89,12 +88,12 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 			l.try(ctx, s, v, began)
 		}
 		if s.anyway {
-			l.countDenied(ctx, s, v, now)
+			l.countDenied(ctx, s, v)
 		}
 		return nil
 	}
 
-	return l.away(s, v, now, err)
+	return l.away(s, v, err)
 }
 
 // Valid returns the [Error] with which Check would refuse check by the rules in force
@@ -110,7 +109,7 @@ func (l *Limiter) Valid(check Check) error {
 		return err
 	}
 	s.looks = true // no key is new for it
-	return s.gather(l.now(), l.place)
+	return s.gather(l.place)
 }
 
 // identify finds the rules that apply, and which key each counts.
@@ -127,8 +126,8 @@ func (s *scratch) identify(domain *rules.Domain, check *Check) error {
 
 // away decides without the store, which did not answer. The cause is logged, since no
 // answer shows it to the caller.
-func (l *Limiter) away(s *scratch, v *Verdict, now time.Time, err error) error {
-	l.log.StoreAway(now, err)
+func (l *Limiter) away(s *scratch, v *Verdict, err error) error {
+	l.log.StoreAway(s.clock.now(), err)
 	if s.refused { // it was asked only to count
 		v.Degraded, s.grants = degradedBy(err), s.grants[:0]
 		s.answer(v)
@@ -179,5 +178,6 @@ func (l *Limiter) free(s *scratch) {
 	s.instead = s.instead[:0]
 	s.backs.forget()
 	s.refused, s.anyway, s.looks, s.view, s.token, s.told = false, false, false, nil, nil, false
+	s.clock.forget()
 	l.scratch.Put(s)
 }

@@ -53,7 +53,7 @@ func (l *Limiter) Explain(ctx context.Context, check Check) (Explanation, error)
 	if err != nil {
 		return Explanation{}, err
 	}
-	s := &scratch{looks: true}
+	s := &scratch{looks: true, clock: clock{read: l.now, at: now}}
 	var met []rules.Met
 	if check.Attributes != nil {
 		met = domain.Meet(check.Attributes)
@@ -62,7 +62,7 @@ func (l *Limiter) Explain(ctx context.Context, check Check) (Explanation, error)
 		err = s.name(domain, &check)
 	}
 	if err == nil {
-		err = s.gather(now, l.place)
+		err = s.gather(l.place)
 	}
 	if err != nil {
 		return Explanation{}, err

@@ -21,6 +21,7 @@ type scratch struct {
 	stripe  uint32
 	view    *view
 	route   cachedRoute
+	clock   clock
 	entries []entry
 	ops     []store.Op
 	terms   []pod.Terms   // of the ops
@@ -142,7 +143,7 @@ func (s *scratch) match(domain *rules.Domain, check *Check) error {
 
 // gather makes one op a bucket, entries that name the same one added up, and
 // finds what needs no store to be refused.
-func (s *scratch) gather(now time.Time, place int) error {
+func (s *scratch) gather(place int) error {
 	for i := range s.entries {
 		e := &s.entries[i]
 		e.inForce = inForce(e.rule, place)
@@ -155,28 +156,29 @@ func (s *scratch) gather(now time.Time, place int) error {
 			e.reason = ReasonDenied
 			s.refused = s.refused || !e.rule.Shadow()
 		case rules.ActionLimit:
-			if err := s.count(i, now); err != nil {
+			if err := s.count(i); err != nil {
 				return err
 			}
 			s.onTrial = s.onTrial || e.rule.Trial() != nil
 		}
 	}
 	if s.onTrial {
-		s.pair(now)
+		s.pair()
 	}
 	return nil
 }
 
 // count adds entry i to the op of its bucket.
-func (s *scratch) count(i int, now time.Time) error {
+func (s *scratch) count(i int) error {
 	e := &s.entries[i]
 	if e.back > 0 {
-		s.giveBackLater(i, now)
+		s.giveBackLater(i)
 		return nil
 	}
 	if e.inForce.MaxNewKeys() > 0 && e.cost > 0 && !s.looks {
-		s.admit(i, now)
+		s.admit(i)
 	}
+	now := s.clock.of(e.inForce)
 	numbers, maxCost := e.inForce.Effective(e.key, now)
 	op := s.bucket(i)
 	cost := e.cost
@@ -195,7 +197,7 @@ func (s *scratch) count(i int, now time.Time) error {
 		e.reason = ReasonCostExceed
 		return nil
 	default:
-		s.refuse(i, cost, now)
+		s.refuse(i, cost)
 		return &Error{
 			Code: CodeInvalidCost, Field: s.costField(i), Rule: e.rule.ID(),
 			Message: fmt.Sprintf("cost %d is above max_cost %d of rule %s", cost, maxCost, e.rule.ID()),

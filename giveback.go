@@ -2,7 +2,6 @@ package tallygate
 
 import (
 	"context"
-	"time"
 
 	"github.com/tallygate/tallygate/internal/pod"
 	"github.com/tallygate/tallygate/limit"
@@ -17,7 +16,7 @@ type backs struct {
 }
 
 // giveBackLater adds entry i to the op that gives back to its bucket.
-func (s *scratch) giveBackLater(i int, now time.Time) {
+func (s *scratch) giveBackLater(i int) {
 	e := &s.entries[i]
 	for j := range i {
 		if o := &s.entries[j]; o.back > 0 && o.op != none && s.sameBucket(j, i) {
@@ -27,7 +26,7 @@ func (s *scratch) giveBackLater(i int, now time.Time) {
 			return
 		}
 	}
-	numbers, maxCost := e.inForce.Effective(e.key, now)
+	numbers, maxCost := e.inForce.Effective(e.key, s.clock.of(e.inForce))
 	e.op = len(s.backs.ops)
 	s.backs.terms = append(s.backs.terms, termsOf(e.inForce))
 	s.backs.ops = append(s.backs.ops, store.Op{
@@ -45,12 +44,12 @@ func (s *scratch) giveBackLater(i int, now time.Time) {
 // giveBack gives back what the check's sets say. It is a call of its own, as it is
 // done whatever the rest is answered; a store that does not answer is no denial: the
 // cost stays spent.
-func (l *Limiter) giveBack(ctx context.Context, s *scratch, now time.Time) {
+func (l *Limiter) giveBack(ctx context.Context, s *scratch) {
 	var err error
 	s.backs.given, err = l.store.GiveBack(ctx, s.backs.given[:0], s.backs.ops, s.backs.terms)
 	if err = pod.Short(s.backs.ops, s.backs.given, err); err != nil {
 		s.backs.given = s.backs.given[:0]
-		l.log.StoreAway(now, err)
+		l.log.StoreAway(s.clock.now(), err)
 	}
 }
 

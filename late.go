@@ -43,7 +43,7 @@ func (s *scratch) countMost(i int, numbers *limit.Limit, maxCost int64, now time
 // countDenied adds what fixed windows denied to their counts, once nothing else needs
 // the check's ops. Where the store does not answer this time, the verdict stands and
 // these hits are not counted.
-func (l *Limiter) countDenied(ctx context.Context, s *scratch, v *Verdict, now time.Time) {
+func (l *Limiter) countDenied(ctx context.Context, s *scratch, v *Verdict) {
 	n := 0
 	for i := range s.grants {
 		op := s.ops[i]
@@ -65,6 +65,6 @@ func (l *Limiter) countDenied(ctx context.Context, s *scratch, v *Verdict, now t
 	var err error
 	s.grants, err = l.store.AppendTake(ctx, s.grants[:0], s.ops[:n], s.terms[:n])
 	if err = pod.Short(s.ops[:n], s.grants, err); err != nil {
-		l.log.StoreAway(now, err)
+		l.log.StoreAway(s.clock.now(), err)
 	}
 }

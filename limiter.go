@@ -55,7 +55,7 @@ func New(config Config) (*Limiter, error) {
 		rules: config.Rules,
 		now:   config.Now,
 		log:   sampled.New(config.Log),
-		meter: newMeter(config.Rules.Snapshot(), config.Now()),
+		meter: newMeter(config.Rules.Snapshot(), config.Now),
 
 		place:    candidate.PlaceOf(config.Pod),
 		deadline: config.Deadline,
@@ -63,7 +63,9 @@ func New(config Config) (*Limiter, error) {
 		showKey:  config.ShowKey,
 		sealer:   sealer,
 	}
-	l.scratch.New = func() any { return &scratch{stripe: l.meter.counters.Next(), known: l.known} }
+	l.scratch.New = func() any {
+		return &scratch{stripe: l.meter.counters.Next(), known: l.known, clock: clock{read: l.now}}
+	}
 	l.table, _ = config.Store.(memoryTable)
 	l.health, _ = config.Store.(store.Healther)
 	if memory, ok := config.Store.(store.Appender); ok {

@@ -45,7 +45,7 @@ type view struct {
 	gates []*newcomers.Gate
 }
 
-func newMeter(snapshot *rules.Snapshot, now time.Time) *meter {
+func newMeter(snapshot *rules.Snapshot, now func() time.Time) *meter {
 	m := &meter{
 		counters: counters.New(runtime.GOMAXPROCS(0)),
 		rules:    names.New(maxNames, Other),
@@ -56,7 +56,7 @@ func newMeter(snapshot *rules.Snapshot, now time.Time) *meter {
 }
 
 // viewOf returns how the rules of a snapshot are numbered.
-func (m *meter) viewOf(snapshot *rules.Snapshot, now time.Time) *view {
+func (m *meter) viewOf(snapshot *rules.Snapshot, now func() time.Time) *view {
 	if v := m.current.Load(); v != nil && v.snapshot == snapshot {
 		return v
 	}
@@ -71,7 +71,7 @@ func (m *meter) viewOf(snapshot *rules.Snapshot, now time.Time) *view {
 	for i, r := range list {
 		ids[i] = r.ID()
 	}
-	v := &view{snapshot: snapshot, numbers: m.rules.Add(ids...), since: now, gates: gatesOf(last, list)}
+	v := &view{snapshot: snapshot, numbers: m.rules.Add(ids...), since: now(), gates: gatesOf(last, list)}
 	for i, r := range list {
 		if t := r.Trial(); t != nil {
 			// The candidate's buckets have a name of their own; their figures are the

@@ -1,8 +1,6 @@
 package tallygate
 
 import (
-	"time"
-
 	"github.com/tallygate/tallygate/identity"
 	"github.com/tallygate/tallygate/internal/newcomers"
 	"github.com/tallygate/tallygate/internal/pod"
@@ -24,7 +22,7 @@ type knower interface {
 
 // admit gives entry i the key that all newcomers share, unless its own is known or
 // among the first new ones of the second. Entries of one key have the same answer.
-func (s *scratch) admit(i int, now time.Time) {
+func (s *scratch) admit(i int) {
 	e := &s.entries[i]
 	if e.rule.Ordinal() < 0 {
 		return // a caller's own rule, of which nothing is kept from check to check
@@ -40,6 +38,7 @@ func (s *scratch) admit(i int, now time.Time) {
 	if s.known.Knows(bucket, terms) {
 		return
 	}
+	now := s.clock.now()
 	if !s.view.gates[e.rule.Ordinal()].Admit(now, e.inForce.MaxNewKeys()) {
 		e.key = identity.OverflowKey
 		return

@@ -78,7 +78,7 @@ func (l *Limiter) settle(ctx context.Context, r Reservation, how store.How, cost
 			return Settled{}, e
 		}
 	}
-	l.meter.countSettled(l.meter.viewOf(snapshot, now), &settling, grants)
+	l.meter.countSettled(l.meter.viewOf(snapshot, l.now), &settling, grants)
 	settled := Settled{Settlement: Settlement(settling.All(grants))}
 	for i := range grants {
 		rule := settling.Rules[i]

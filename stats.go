@@ -225,7 +225,7 @@ type memoryTable interface{ Stats() store.MemoryStats }
 // few seconds, not for each check. It may be called after Close.
 func (l *Limiter) Stats() Stats {
 	now := l.now()
-	v := l.meter.viewOf(l.rules.Snapshot(), now)
+	v := l.meter.viewOf(l.rules.Snapshot(), l.now)
 	s := l.meter.stats()
 	s.Snapshot = SnapshotStats{Revision: v.snapshot.Revision(), Rules: len(v.snapshot.Rules()), Age: max(0, now.Sub(v.since))}
 	made := l.calls.Figures()

@@ -74,8 +74,8 @@ func (e *entry) tried() bool {
 }
 
 // pair makes one trial of each bucket whose rule has a candidate.
-func (s *scratch) pair(now time.Time) {
-	s.nowMS = now.UnixMilli()
+func (s *scratch) pair() {
+	s.nowMS = s.clock.now().UnixMilli()
 next:
 	for i := range s.entries {
 		e := &s.entries[i]
@@ -86,14 +86,14 @@ next:
 			if t := &s.trials[j]; s.sameBucket(t.entry, i) {
 				t.cost += e.cost
 				if e.reason != ReasonNone {
-					s.overpriced(t, now)
+					s.overpriced(t)
 				}
 				continue next
 			}
 		}
 		s.trials = append(s.trials, trial{entry: i, cost: e.cost, other: none})
 		if e.reason != ReasonNone {
-			s.overpriced(&s.trials[len(s.trials)-1], now)
+			s.overpriced(&s.trials[len(s.trials)-1])
 		}
 	}
 }
@@ -101,18 +101,18 @@ next:
 // overpriced ends a trial whose cost is above the max_cost of the version in force. That
 // counts as its denial, and as one of the other only where its max_cost is passed too:
 // no bucket is asked, and nothing spent, as in a check that is refused for it.
-func (s *scratch) overpriced(t *trial, now time.Time) {
+func (s *scratch) overpriced(t *trial) {
 	e := &s.entries[t.entry]
-	_, most := e.version().Effective(e.key, now)
+	_, most := e.version().Effective(e.key, s.clock.now())
 	t.known, t.denied, t.otherDenied = true, true, t.cost > most
 }
 
 // refuse makes the trial of an entry whose cost refuses the whole check.
-func (s *scratch) refuse(i int, cost int64, now time.Time) {
+func (s *scratch) refuse(i int, cost int64) {
 	if s.entries[i].tried() {
-		s.onTrial, s.nowMS = true, now.UnixMilli()
+		s.onTrial, s.nowMS = true, s.clock.now().UnixMilli()
 		s.trials = append(s.trials[:0], trial{entry: i, cost: cost, other: none})
-		s.overpriced(&s.trials[0], now)
+		s.overpriced(&s.trials[0])
 	}
 }
 

@@ -145,7 +145,7 @@ func (c *Compiled) PreLimit() PreLimit {
 		return PreLimit{}
 	case c.rule.PreLimit.Of == OfNone:
 		return PreLimit{}
-	case c.rule.PreLimit == (PreLimit{}):
+	case c.rule.PreLimit.Of == "":
 		return PreLimit{Of: OfLimit, TimesMilli: defaultTimesMilli}
 	default:
 		return c.rule.PreLimit

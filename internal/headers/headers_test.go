@@ -168,6 +168,50 @@ func TestEncodeAllocs(t *testing.T) {
 	}
 }
 
+// What is kept from answer to answer must not show: used again, fields say what new
+// ones say.
+func TestFieldsUsedAgain(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var used headers.Fields
+		for range 8 {
+			facts := headers.Facts{
+				Rule:      rapid.SampledFrom([]string{"", "a", "b\"c"}).Draw(t, "rule"),
+				Limit:     rapid.Int64Range(-1, 1).Draw(t, "limit"),
+				WindowMS:  rapid.SampledFrom([]int64{0, 1000, 2000}).Draw(t, "window"),
+				Remaining: rapid.Int64Range(0, 20).Draw(t, "remaining"),
+				Denied:    rapid.Bool().Draw(t, "denied"),
+				RetryMS:   1500,
+			}
+			style := headers.Style{IETF: headers.IETF(rapid.IntRange(0, 1).Draw(t, "ietf"))}
+			want := encode(style, facts)
+			if rapid.Bool().Draw(t, "only retry") {
+				want = map[string]string{}
+				if facts.Denied {
+					want["Retry-After"] = "2"
+				}
+				used.Reset()
+				style.EncodeRetry(&used, facts)
+			} else {
+				style.Encode(&used, facts)
+			}
+			got, h := map[string]string{}, http.Header{}
+			for name, value := range used.All() {
+				got[name] = string(value)
+			}
+			if !maps.Equal(got, want) {
+				t.Fatalf("got %v, want %v", got, want)
+			}
+			used.SetIn(h)
+			for name, value := range want {
+				if h.Get(name) != value || len(h) != len(want) {
+					t.Fatalf("set %v, want %v", h, want)
+				}
+			}
+		}
+	})
+}
+
 func TestSetIn(t *testing.T) {
 	t.Parallel()
 	var f headers.Fields
