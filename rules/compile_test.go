@@ -253,6 +253,9 @@ func TestNotFresh(t *testing.T) {
 			if tt.want > 0 && !c.NotFresh("k", start.Add(tt.want-time.Millisecond)) {
 				t.Errorf("fresh already a millisecond before %v", tt.want)
 			}
+			if tt.want > 0 && !c.Timed() {
+				t.Error("not fresh for a while, and not timed")
+			}
 		})
 	}
 }
@@ -269,9 +272,32 @@ func TestNotFreshAfterAnOverrideEnded(t *testing.T) {
 		if !c.NotFresh("k", end.Add(1999*time.Millisecond)) || c.NotFresh("k", end.Add(2*time.Second)) || c.NotFresh("other", end) {
 			t.Errorf("%s: not fresh for another time than the 2 s after the end", name)
 		}
+		if !c.Timed() {
+			t.Errorf("%s: not timed, and an override ends", name)
+		}
 	}
 	if before.Rule("r").NotFresh("k", end.Add(-time.Millisecond)) {
 		t.Error("not fresh while the override is in force")
+	}
+}
+
+// Who has no clock at hand asks a rule that is not timed with any time.
+func TestTimed(t *testing.T) {
+	t.Parallel()
+	first := mustCompile(t, nil, mustSet(t, bucket("r", 10, 20)), 1, start)
+	for name, s := range map[string]*rules.Snapshot{
+		"new":    first,
+		"same":   mustCompile(t, first, mustSet(t, bucket("r", 10, 20)), 2, start),
+		"faster": mustCompile(t, first, mustSet(t, bucket("r", 20, 20)), 2, start),
+	} {
+		c := s.Rule("r")
+		if c.Timed() {
+			t.Errorf("%s: timed, and nothing ends", name)
+		}
+		now, _ := c.Effective("k", start)
+		if then, _ := c.Effective("k", time.UnixMilli(0)); then != now || c.NotFresh("k", time.UnixMilli(0)) {
+			t.Errorf("%s: at the epoch %v, now %v", name, then, now)
+		}
 	}
 }
 

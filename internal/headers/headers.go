@@ -75,7 +75,7 @@ func (f *Fields) SetIn(header map[string][]string) {
 
 // Reset empties f and keeps its memory.
 func (f *Fields) Reset() {
-	f.list, f.text = f.list[:0], f.text[:f.policy.all.end]
+	f.list, f.text = f.list[:0], f.text[:f.policy.at.end]
 }
 
 // Len returns the number of fields.

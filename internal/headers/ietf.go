@@ -38,7 +38,7 @@ func (s *Style) ietf(f *Fields, facts *Facts) {
 	if s.IETF == IETFOff {
 		return
 	}
-	f.list = append(f.list, field{namePolicy, f.policy.all})
+	f.list = append(f.list, field{namePolicy, f.policy.at})
 
 	t := seconds(facts.ResetMS)
 	if facts.Denied && facts.RetryMS > 0 {
@@ -48,7 +48,7 @@ func (s *Style) ietf(f *Fields, facts *Facts) {
 		t = max(1, t)
 	}
 	start := len(f.text)
-	f.text = append(f.text, f.text[f.policy.rule.start:f.policy.rule.end]...)
+	f.text = append(f.text, f.text[f.policy.ruleAt.start:f.policy.ruleAt.end]...)
 	f.text = appendParameter(f.text, ";r=", facts.Remaining)
 	f.text = appendParameter(f.text, ";t=", t)
 	f.add(nameRateLimit, start)

@@ -29,7 +29,7 @@ func ParseReset(name string) (Reset, error) {
 }
 
 func (s *Style) legacy(f *Fields, facts *Facts) {
-	f.list = append(f.list, field{nameLimit, f.policy.limit})
+	f.list = append(f.list, field{nameLimit, f.policy.limitAt})
 	f.number(nameRemaining, facts.Remaining)
 	if s.Reset == ResetSeconds {
 		f.number(nameReset, seconds(facts.ResetMS))
