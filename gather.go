@@ -205,7 +205,7 @@ func (s *scratch) count(i int) error {
 	}
 	if op == none {
 		op = len(s.ops)
-		terms := termsOf(e.inForce)
+		terms := s.view.termsOf(e)
 		how := store.Take
 		if terms.Counting == pod.Report {
 			how = store.Add // counted, never denied

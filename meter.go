@@ -11,6 +11,7 @@ import (
 	"github.com/tallygate/tallygate/internal/counters"
 	"github.com/tallygate/tallygate/internal/names"
 	"github.com/tallygate/tallygate/internal/newcomers"
+	"github.com/tallygate/tallygate/internal/pod"
 	"github.com/tallygate/tallygate/internal/reservation"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/store"
@@ -40,7 +41,9 @@ type meter struct {
 type view struct {
 	snapshot *rules.Snapshot
 	numbers  []int
-	since    time.Time
+	// terms are how a pod may answer for the rules, by ordinal.
+	terms []pod.Terms
+	since time.Time
 	// gates are what lets new keys in, by ordinal.
 	gates []*newcomers.Gate
 }
@@ -67,11 +70,11 @@ func (m *meter) viewOf(snapshot *rules.Snapshot, now func() time.Time) *view {
 		return last
 	}
 	list := snapshot.Rules()
-	ids := make([]string, len(list))
+	ids, terms := make([]string, len(list)), make([]pod.Terms, len(list))
 	for i, r := range list {
-		ids[i] = r.ID()
+		ids[i], terms[i] = r.ID(), termsOf(r)
 	}
-	v := &view{snapshot: snapshot, numbers: m.rules.Add(ids...), since: now(), gates: gatesOf(last, list)}
+	v := &view{snapshot: snapshot, terms: terms, numbers: m.rules.Add(ids...), since: now(), gates: gatesOf(last, list)}
 	for i, r := range list {
 		if t := r.Trial(); t != nil {
 			// The candidate's buckets have a name of their own; their figures are the
@@ -92,6 +95,14 @@ func (v *view) number(rule *rules.Compiled) int {
 		return names.Rest
 	}
 	return v.numbers[rule.Ordinal()]
+}
+
+// termsOf returns how a pod may answer for the version that decides an entry.
+func (v *view) termsOf(e *entry) pod.Terms {
+	if v == nil || e.inForce != e.rule || e.rule.Ordinal() < 0 {
+		return termsOf(e.inForce)
+	}
+	return v.terms[e.rule.Ordinal()]
 }
 
 // count counts a check that has ended with a verdict, or with an error.
