@@ -40,7 +40,7 @@ func loan(op *store.Op, generation int64) store.Grant {
 }
 
 // lending is a limiter that answers from leases.
-func lending(t *testing.T) *tallygate.Limiter {
+func lending(t testing.TB) *tallygate.Limiter {
 	t.Helper()
 	set := growth()
 	for i := range set.Rules {

@@ -18,7 +18,7 @@ const addedNS = 2000
 const resolveNS = 300
 
 // labelled is a typical request, through a trusted proxy and with a key.
-func labelled(t *testing.T) *http.Request {
+func labelled(t testing.TB) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://example.com/v1/labels", http.NoBody)
 	if err != nil {
@@ -32,7 +32,7 @@ func labelled(t *testing.T) *http.Request {
 }
 
 // behindProxy tells who asks by headers that a proxy has seen.
-func behindProxy(t *testing.T) *identity.Resolver {
+func behindProxy(t testing.TB) *identity.Resolver {
 	t.Helper()
 	who, err := identity.NewResolver(identity.Config{
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
@@ -44,13 +44,49 @@ func behindProxy(t *testing.T) *identity.Resolver {
 	return who
 }
 
+// nothing is a handler that costs nothing.
+func nothing(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(nil) }
+
+// gated is that handler behind a limiter.
+func gated(t testing.TB, l *tallygate.Limiter) http.Handler {
+	t.Helper()
+	return httplimit.Handler(httplimit.Config{Limiter: l, Domain: "public-api", Identity: behindProxy(t)})(http.HandlerFunc(nothing))
+}
+
+// BenchmarkMiddleware is for runs in turn with those of other code.
+func BenchmarkMiddleware(b *testing.B) {
+	for name, of := range map[string]func(testing.TB) *tallygate.Limiter{"memory": limiter, "leases": lending} {
+		b.Run(name, func(b *testing.B) {
+			h, r, w := gated(b, of(b)), labelled(b), discard{http.Header{}}
+			b.ReportAllocs()
+			for b.Loop() {
+				h.ServeHTTP(w, r)
+			}
+		})
+	}
+}
+
+// BenchmarkIdentity is for runs in turn with those of other code.
+func BenchmarkIdentity(b *testing.B) {
+	for name, by := range map[string]*identity.Resolver{"peer": {}, "proxy": behindProxy(b)} {
+		b.Run(name, func(b *testing.B) {
+			r, attrs := labelled(b), make(map[string]string, 8)
+			var facts identity.Facts
+			b.ReportAllocs()
+			for b.Loop() {
+				facts = request.Of(r)
+				if err := by.Resolve(&facts, attrs); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // testMiddleware measures what a limit by two rules adds to a handler.
 func testMiddleware(t *testing.T) {
-	plain := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(nil) })
-	behind := func(l *tallygate.Limiter) http.Handler {
-		return httplimit.Handler(httplimit.Config{Limiter: l, Domain: "public-api", Identity: behindProxy(t)})(plain)
-	}
-	memory, leases := behind(limiter(t)), behind(lending(t))
+	plain := http.HandlerFunc(nothing)
+	memory, leases := gated(t, limiter(t)), gated(t, lending(t))
 	r, w := labelled(t), discard{http.Header{}}
 	serve := func(h http.Handler) func(n int) float64 {
 		return nsPerOp(func(n int) {

@@ -9,8 +9,7 @@ const (
 	nameReset
 	namePolicy
 	nameRateLimit
-	nameRetryAfter
-	names // how many there are
+	nameRetryAfter // the last one
 )
 
 // sent is the name as it is documented and sent.
@@ -26,9 +25,9 @@ func (n name) sent() string {
 		return "RateLimit-Policy"
 	case nameRateLimit:
 		return "RateLimit"
-	default:
-		return "Retry-After"
+	case nameRetryAfter:
 	}
+	return "Retry-After"
 }
 
 // canonical is the name in net/http's spelling.
@@ -44,9 +43,9 @@ func (n name) canonical() string {
 		return "Ratelimit-Policy"
 	case nameRateLimit:
 		return "Ratelimit"
-	default:
-		return "Retry-After"
+	case nameRetryAfter:
 	}
+	return "Retry-After"
 }
 
 // Names are all fields this package may write: a gateway drops a client's copies
@@ -57,9 +56,9 @@ func Names() []string { return each(name.sent) }
 func CanonicalNames() []string { return each(name.canonical) }
 
 func each(spell func(name) string) []string {
-	list := make([]string, names)
-	for n := range names {
-		list[n] = spell(n)
+	var list []string
+	for n := range nameRetryAfter + 1 {
+		list = append(list, spell(n))
 	}
 	return list
 }
