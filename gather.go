@@ -205,7 +205,7 @@ func (s *scratch) count(i int) error {
 	}
 	if op == none {
 		op = len(s.ops)
-		terms := s.view.termsOf(e)
+		terms := termsOf(e.inForce)
 		how := store.Take
 		if terms.Counting == pod.Report {
 			how = store.Add // counted, never denied

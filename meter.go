@@ -11,7 +11,6 @@ import (
 	"github.com/tallygate/tallygate/internal/counters"
 	"github.com/tallygate/tallygate/internal/names"
 	"github.com/tallygate/tallygate/internal/newcomers"
-	"github.com/tallygate/tallygate/internal/pod"
 	"github.com/tallygate/tallygate/internal/reservation"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/store"
@@ -41,9 +40,7 @@ type meter struct {
 type view struct {
 	snapshot *rules.Snapshot
 	numbers  []int
-	// terms are how a pod may answer for the rules, by ordinal.
-	terms []pod.Terms
-	since time.Time
+	since    time.Time
 	// gates are what lets new keys in, by ordinal.
 	gates []*newcomers.Gate
 }
@@ -70,11 +67,11 @@ func (m *meter) viewOf(snapshot *rules.Snapshot, now func() time.Time) *view {
 		return last
 	}
 	list := snapshot.Rules()
-	ids, terms := make([]string, len(list)), make([]pod.Terms, len(list))
+	ids := make([]string, len(list))
 	for i, r := range list {
-		ids[i], terms[i] = r.ID(), termsOf(r)
+		ids[i] = r.ID()
 	}
-	v := &view{snapshot: snapshot, terms: terms, numbers: m.rules.Add(ids...), since: now(), gates: gatesOf(last, list)}
+	v := &view{snapshot: snapshot, numbers: m.rules.Add(ids...), since: now(), gates: gatesOf(last, list)}
 	for i, r := range list {
 		if t := r.Trial(); t != nil {
 			// The candidate's buckets have a name of their own; their figures are the
@@ -95,14 +92,6 @@ func (v *view) number(rule *rules.Compiled) int {
 		return names.Rest
 	}
 	return v.numbers[rule.Ordinal()]
-}
-
-// termsOf returns how a pod may answer for the version that decides an entry.
-func (v *view) termsOf(e *entry) pod.Terms {
-	if v == nil || e.inForce != e.rule || e.rule.Ordinal() < 0 {
-		return termsOf(e.inForce)
-	}
-	return v.terms[e.rule.Ordinal()]
 }
 
 // count counts a check that has ended with a verdict, or with an error.
