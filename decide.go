@@ -127,7 +127,7 @@ func (s *scratch) identify(domain *rules.Domain, check *Check) error {
 // away decides without the store, which did not answer. The cause is logged, since no
 // answer shows it to the caller.
 func (l *Limiter) away(s *scratch, v *Verdict, err error) error {
-	l.log.StoreAway(s.clock.now(), err)
+	l.log.StoreAway(s.clock.Now(), err)
 	if s.refused { // it was asked only to count
 		v.Degraded, s.grants = degradedBy(err), s.grants[:0]
 		s.answer(v)
@@ -178,6 +178,6 @@ func (l *Limiter) free(s *scratch) {
 	s.instead = s.instead[:0]
 	s.backs.forget()
 	s.refused, s.anyway, s.looks, s.view, s.token, s.told = false, false, false, nil, nil, false
-	s.clock.forget()
+	s.clock.Forget()
 	l.scratch.Put(s)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/identity"
+	"github.com/tallygate/tallygate/internal/moment"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/store"
 )
@@ -53,7 +54,7 @@ func (l *Limiter) Explain(ctx context.Context, check Check) (Explanation, error)
 	if err != nil {
 		return Explanation{}, err
 	}
-	s := &scratch{looks: true, clock: clock{read: l.now, at: now}}
+	s := &scratch{looks: true, clock: moment.New(func() time.Time { return now })}
 	var met []rules.Met
 	if check.Attributes != nil {
 		met = domain.Meet(check.Attributes)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/moment"
 	"github.com/tallygate/tallygate/internal/pod"
 	"github.com/tallygate/tallygate/internal/reservation"
 	"github.com/tallygate/tallygate/limit"
@@ -21,7 +22,7 @@ type scratch struct {
 	stripe  uint32
 	view    *view
 	route   cachedRoute
-	clock   clock
+	clock   moment.Clock
 	entries []entry
 	ops     []store.Op
 	terms   []pod.Terms   // of the ops
@@ -178,7 +179,7 @@ func (s *scratch) count(i int) error {
 	if e.inForce.MaxNewKeys() > 0 && e.cost > 0 && !s.looks {
 		s.admit(i)
 	}
-	now := s.clock.of(e.inForce)
+	now := s.clock.Of(e.inForce)
 	numbers, maxCost := e.inForce.Effective(e.key, now)
 	op := s.bucket(i)
 	cost := e.cost

@@ -26,7 +26,7 @@ func (s *scratch) giveBackLater(i int) {
 			return
 		}
 	}
-	numbers, maxCost := e.inForce.Effective(e.key, s.clock.of(e.inForce))
+	numbers, maxCost := e.inForce.Effective(e.key, s.clock.Of(e.inForce))
 	e.op = len(s.backs.ops)
 	s.backs.terms = append(s.backs.terms, termsOf(e.inForce))
 	s.backs.ops = append(s.backs.ops, store.Op{
@@ -49,7 +49,7 @@ func (l *Limiter) giveBack(ctx context.Context, s *scratch) {
 	s.backs.given, err = l.store.GiveBack(ctx, s.backs.given[:0], s.backs.ops, s.backs.terms)
 	if err = pod.Short(s.backs.ops, s.backs.given, err); err != nil {
 		s.backs.given = s.backs.given[:0]
-		l.log.StoreAway(s.clock.now(), err)
+		l.log.StoreAway(s.clock.Now(), err)
 	}
 }
 

@@ -65,6 +65,6 @@ func (l *Limiter) countDenied(ctx context.Context, s *scratch, v *Verdict) {
 	var err error
 	s.grants, err = l.store.AppendTake(ctx, s.grants[:0], s.ops[:n], s.terms[:n])
 	if err = pod.Short(s.ops[:n], s.grants, err); err != nil {
-		l.log.StoreAway(s.clock.now(), err)
+		l.log.StoreAway(s.clock.Now(), err)
 	}
 }

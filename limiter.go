@@ -8,6 +8,7 @@ import (
 
 	"github.com/tallygate/tallygate/internal/calls"
 	"github.com/tallygate/tallygate/internal/candidate"
+	"github.com/tallygate/tallygate/internal/moment"
 	"github.com/tallygate/tallygate/internal/pod"
 	"github.com/tallygate/tallygate/internal/reservation"
 	"github.com/tallygate/tallygate/internal/sampled"
@@ -64,7 +65,7 @@ func New(config Config) (*Limiter, error) {
 		sealer:   sealer,
 	}
 	l.scratch.New = func() any {
-		return &scratch{stripe: l.meter.counters.Next(), known: l.known, clock: clock{read: l.now}}
+		return &scratch{stripe: l.meter.counters.Next(), known: l.known, clock: moment.New(l.now)}
 	}
 	l.table, _ = config.Store.(memoryTable)
 	l.health, _ = config.Store.(store.Healther)

@@ -38,7 +38,7 @@ func (s *scratch) admit(i int) {
 	if s.known.Knows(bucket, terms) {
 		return
 	}
-	now := s.clock.now()
+	now := s.clock.Now()
 	if !s.view.gates[e.rule.Ordinal()].Admit(now, e.inForce.MaxNewKeys()) {
 		e.key = identity.OverflowKey
 		return

@@ -75,7 +75,7 @@ func (e *entry) tried() bool {
 
 // pair makes one trial of each bucket whose rule has a candidate.
 func (s *scratch) pair() {
-	s.nowMS = s.clock.now().UnixMilli()
+	s.nowMS = s.clock.Now().UnixMilli()
 next:
 	for i := range s.entries {
 		e := &s.entries[i]
@@ -103,14 +103,14 @@ next:
 // no bucket is asked, and nothing spent, as in a check that is refused for it.
 func (s *scratch) overpriced(t *trial) {
 	e := &s.entries[t.entry]
-	_, most := e.version().Effective(e.key, s.clock.now())
+	_, most := e.version().Effective(e.key, s.clock.Now())
 	t.known, t.denied, t.otherDenied = true, true, t.cost > most
 }
 
 // refuse makes the trial of an entry whose cost refuses the whole check.
 func (s *scratch) refuse(i int, cost int64) {
 	if s.entries[i].tried() {
-		s.onTrial, s.nowMS = true, s.clock.now().UnixMilli()
+		s.onTrial, s.nowMS = true, s.clock.Now().UnixMilli()
 		s.trials = append(s.trials[:0], trial{entry: i, cost: cost, other: none})
 		s.overpriced(&s.trials[0])
 	}

@@ -44,6 +44,7 @@ func rooms() []namedRoom {
 		{"internal/pod", room{house: []string{"limit", "store", "internal/keyed"}}},
 		{"internal/breaker", room{house: []string{"limit", "store"}}},
 		{"rules", room{house: []string{"limit", "identity", "internal/spelling"}}},
+		{"internal/moment", room{house: []string{"rules"}}},
 		{"internal/reservation", room{house: []string{"limit", "store", "rules"}}},
 		{"internal/yamltree", room{house: []string{"rules"}, outside: []string{"github.com/goccy/go-yaml"}}},
 		{"rules/yaml", room{house: []string{"rules", "limit", "internal/yamltree"}, outside: []string{"github.com/goccy/go-yaml"}}},
@@ -52,7 +53,7 @@ func rooms() []namedRoom {
 		{"redisstore", room{house: []string{"limit", "identity", "store", "internal/algorithm", "internal/breaker"}, outside: []string{"github.com/redis/rueidis"}}},
 
 		// The library. It compiles nothing of anybody else's.
-		{root, room{house: []string{"limit", "identity", "store", "rules", "internal/calls", "internal/candidate", "internal/counters", "internal/names", "internal/newcomers", "internal/pod", "internal/reservation", "internal/sampled"}}},
+		{root, room{house: []string{"limit", "identity", "store", "rules", "internal/calls", "internal/candidate", "internal/counters", "internal/moment", "internal/names", "internal/newcomers", "internal/pod", "internal/reservation", "internal/sampled"}}},
 
 		// The library in front of a handler and of a gRPC method. The second's modules are
 		// one family: grpc, its error details, and the protobuf they are made of.
