@@ -47,6 +47,12 @@ bench: ## yardsticks and ours side by side
 	scripts/install-redis.sh
 	$(GO) test -count=1 -v -timeout 30m -run '^TestFigures$$' ./internal/bench -figures
 
+.PHONY: bench-others
+bench-others: ## envoyproxy/ratelimit and gubernator, which it builds, beside ours
+	scripts/install-redis.sh
+	scripts/install-others.sh
+	$(GO) test -count=1 -v -timeout 10m -run '^TestFigures$$/^other' ./internal/bench -figures
+
 .PHONY: load
 load: ## wrk against a server on the embedded store
 	scripts/load.sh

@@ -20,6 +20,7 @@ func TestFigures(t *testing.T) {
 	t.Run("http from leases", testHTTPLeases)
 	t.Run("envoy rls from leases", testRLS)
 	t.Run("envoy rls, exact", testRLSExact)
+	t.Run("other limiters", testOthers)
 	t.Run("open loop, exact", testOpenLoopExact)
 	t.Run("open loop, from leases", testOpenLoopLocal)
 	t.Run("redis throughput", testRedisThroughput)

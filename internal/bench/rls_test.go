@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"strconv"
@@ -41,7 +42,8 @@ func rlsRequest() *rlsv3.RateLimitRequest {
 type rlsChild struct {
 	pid     int
 	redis   *redistest.Server // the one it asks; nil for none
-	clients []rlsv3.RateLimitServiceClient
+	scripts bool              // it must run a script there each call
+	ask     []func() error    // one a connection; an error if the call is not allowed
 }
 
 // startRLS starts a server. One with a Redis must ask it for each call.
@@ -73,16 +75,52 @@ func startRLS(t *testing.T, which string, redis *redistest.Server) *rlsChild {
 	if !found {
 		t.Fatalf("the child said %q: %v", line, err)
 	}
-	c := &rlsChild{pid: cmd.Process.Pid, redis: redis}
+	c := &rlsChild{pid: cmd.Process.Pid, redis: redis, scripts: redis != nil}
+	c.connect(t, address, askRLS)
+	return c
+}
+
+// connect opens the connections and waits until the server answers.
+func (c *rlsChild) connect(t *testing.T, address string, caller func(*grpc.ClientConn) func() error) {
+	t.Helper()
 	for range rlsConns {
 		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = conn.Close() })
-		c.clients = append(c.clients, rlsv3.NewRateLimitServiceClient(conn))
+		c.ask = append(c.ask, caller(conn))
 	}
-	return c
+	c.await(t)
+}
+
+// askRLS returns a caller of Envoy's service on a connection.
+func askRLS(conn *grpc.ClientConn) func() error {
+	client, request := rlsv3.NewRateLimitServiceClient(conn), rlsRequest()
+	return func() error {
+		r, err := client.ShouldRateLimit(context.Background(), request)
+		if err != nil {
+			return err
+		}
+		if r.GetOverallCode() != rlsv3.RateLimitResponse_OK || r.GetStatuses()[0].GetCurrentLimit() == nil {
+			return errors.New("answer " + r.String())
+		}
+		return nil
+	}
+}
+
+// await waits until the server answers.
+func (c *rlsChild) await(t *testing.T) {
+	t.Helper()
+	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err := c.ask[0]()
+		if err == nil {
+			return
+		}
+		if time.Since(start) > 10*time.Second {
+			t.Fatalf("process %s: %v", strconv.Itoa(c.pid), err)
+		}
+	}
 }
 
 // cpu is what the child has used, in clock ticks of 10 ms.
@@ -122,7 +160,7 @@ func (c *rlsChild) run(t *testing.T, span time.Duration) rlsFigures {
 	f := rlsFigures{rate: float64(calls) / took.Seconds(), cpuUS: float64((c.cpu(t) - cpu).Microseconds()) / float64(calls)}
 	if c.redis != nil {
 		f.redisUS = (mainThreadCPU(t, c.redis) - redisCPU) / float64(calls) * 1e6
-		if runs = c.redis.ScriptRuns(t) - runs; runs < int64(calls) {
+		if runs = c.redis.ScriptRuns(t) - runs; c.scripts && runs < int64(calls) {
 			t.Errorf("%d calls asked Redis only %d times", calls, runs)
 		}
 	}
@@ -135,14 +173,13 @@ func (c *rlsChild) callFor(t *testing.T, span time.Duration) (calls int) {
 	t.Helper()
 	var wg sync.WaitGroup
 	var done [rlsCallers]int
-	request, start := rlsRequest(), time.Now()
+	start := time.Now()
 	for i := range rlsCallers {
 		wg.Go(func() {
-			client := c.clients[i%rlsConns]
+			ask := c.ask[i%rlsConns]
 			for again := true; again; again = time.Since(start) < span {
-				r, err := client.ShouldRateLimit(context.Background(), request)
-				if err != nil || r.GetOverallCode() != rlsv3.RateLimitResponse_OK || r.GetStatuses()[0].GetCurrentLimit() == nil {
-					t.Errorf("%v: %v", r, err)
+				if err := ask(); err != nil {
+					t.Error(err)
 					return
 				}
 				done[i]++
