@@ -62,8 +62,12 @@ func snippets(t testing.TB, page, language string) []string {
 // setting is what a gateway stands between: Tallygate with its store, and an application.
 type setting struct {
 	*pod
+	dir         string   // where Tallygate runs
+	args        []string // and how, but for its ports
 	redis       *redistest.Server
 	application string
+	// swap are words of a page and what stands for them in the test, by turns.
+	swap []string
 	// reached counts the requests that came to the application.
 	reached atomic.Int64
 }
@@ -81,7 +85,8 @@ const patient = "500ms"
 // what it got.
 func open(t testing.TB) *setting {
 	t.Helper()
-	s := &setting{redis: redistest.Standalone(t)}
+	// A gateway's patience with Tallygate is swapped for the same reason as patient.
+	s := &setting{redis: redistest.Standalone(t), swap: []string{"100ms", "5s", "50ms", "5s"}}
 	dir := t.TempDir()
 	write(t, dir, "routes.txt", snippets(t, "api.md", "text")[0]+"GET /open\nGET /closed\n")
 	// With the store away a window lets two seconds' worth of its limit through at once.
@@ -89,6 +94,7 @@ func open(t testing.TB) *setting {
 		window("login", "POST /login", "ip", 2)+"}\n"+window("plain", "GET /open", "ip", 1000)+"}\n"+
 		window("closed", "GET /closed", "ip", 100)+", fail_mode: closed}\n")
 	args := append(documented(t, "api.md"), "--rules", "file:rules.yaml", "--store", "redis://"+s.redis.Addr, "--store-deadline", patient)
+	s.dir, s.args = dir, args
 	s.pod = start(t, dir, args...)
 	application := httptest.NewServer(http.HandlerFunc(s.show))
 	t.Cleanup(application.Close)
@@ -115,10 +121,11 @@ func port(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// place puts the test's addresses in place of the printed ones.
+// place puts the test's addresses, and what it swaps, in place of what is printed.
 func (s *setting) place(text, front string) string {
 	_, number, _ := strings.Cut(front, ":")
-	return strings.NewReplacer("127.0.0.1:8080", s.http, "127.0.0.1:8000", s.application, "8088", number).Replace(text)
+	words := []string{"127.0.0.1:8080", s.http, "127.0.0.1:8000", s.application, "8088", number, "abns@tallygate", "abns@tallygate-" + number}
+	return strings.NewReplacer(append(words, s.swap...)...).Replace(text)
 }
 
 // reply is what a client got.

@@ -167,8 +167,11 @@ var (
 func start(t testing.TB, dir string, args ...string) *pod {
 	t.Helper()
 	onGRPC := false
+	args = slices.Clip(args)
 	if args[0] == "serve" {
-		args = append(args, "--http", "127.0.0.1:0")
+		if !slices.Contains(args, "--http") {
+			args = append(args, "--http", "127.0.0.1:0")
+		}
 		onGRPC = strings.Contains(strings.Join(args, " "), "--grpc ")
 		if !onGRPC {
 			args = append(args, "--grpc=")
