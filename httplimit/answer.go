@@ -1,32 +1,16 @@
 package httplimit
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
 
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/identity"
+	"github.com/tallygate/tallygate/internal/problem"
 )
 
-// problem is the body of a refusal (RFC 9457).
-type problem struct {
-	Type   string `json:"type"`
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Code   string `json:"code"`
-	// Error is the code again, where clients of other limiters look for it.
-	Error    string `json:"error,omitempty"`
-	Detail   string `json:"detail,omitempty"`
-	Verdict  string `json:"verdict,omitempty"`
-	DeniedBy string `json:"denied_by,omitempty"`
-	// RetryAfter is what the header says; nil where no waiting helps.
-	RetryAfter *int64 `json:"retry_after_seconds,omitempty"`
-}
-
 const (
-	codeLimited  = "rate_limit_exceeded"
 	codeInternal = "internal"
 	// retrySeconds is what a client is told to wait where the store or this process
 	// is the reason: about as long as a breaker stays open.
@@ -39,16 +23,12 @@ func (h *handler) deny(w http.ResponseWriter, r *http.Request, v *tallygate.Verd
 		h.config.OnDeny(w, r, v)
 		return
 	}
-	p := problem{
-		Title: "Too many requests", Status: http.StatusTooManyRequests, Code: codeLimited,
-		Error: codeLimited, Verdict: "deny", DeniedBy: v.DeniedBy,
-	}
+	p := problem.Denied(http.StatusTooManyRequests, v.DeniedBy)
 	// The header is the truth: it may be later than the wait by the jitter.
-	if n, err := strconv.ParseInt(w.Header().Get("Retry-After"), 10, 64); err == nil {
-		p.RetryAfter = &n
-		p.Detail = "come back in " + strconv.FormatInt(n, 10) + " s"
+	if n := w.Header().Get("Retry-After"); n != "" {
+		p.Detail = "come back in " + n + " s"
 	}
-	write(w, &p)
+	problem.Write(w, p)
 }
 
 // refuse answers a request that has no verdict.
@@ -60,40 +40,38 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
 	if p.Status == http.StatusServiceUnavailable || p.Status == http.StatusGatewayTimeout {
 		w.Header().Set("Retry-After", strconv.Itoa(retrySeconds))
-		n := int64(retrySeconds)
-		p.RetryAfter = &n
 	}
-	write(w, &p)
+	problem.Write(w, p)
 }
 
 // problemOf turns an error into an answer. Causes are not shown: they may name
 // hosts.
-func problemOf(err error) problem {
+func problemOf(err error) problem.Problem {
 	if e, ok := errors.AsType[*identity.SourceError](err); ok {
 		status := http.StatusBadRequest
 		if e.Fault == identity.TooLong {
 			status = http.StatusRequestEntityTooLarge
 		}
-		return problem{Title: "No telling who asks", Status: status, Code: string(e.Fault), Detail: e.Error()}
+		return problem.Problem{Title: "No telling who asks", Status: status, Code: string(e.Fault), Detail: e.Error()}
 	}
 	e, ok := errors.AsType[*tallygate.Error](err)
 	if !ok {
-		return problem{Title: "Internal error", Status: http.StatusInternalServerError, Code: codeInternal}
+		return problem.Problem{Title: "Internal error", Status: http.StatusInternalServerError, Code: codeInternal}
 	}
-	p := problem{Code: string(e.Code), Detail: e.Message}
+	p := problem.Problem{Code: string(e.Code), Detail: e.Message}
 	switch e.Code {
 	case tallygate.CodeStoreTimeout:
 		p.Status, p.Title, p.Verdict, p.DeniedBy = http.StatusGatewayTimeout, "The store did not answer in time", "deny", e.Rule
 	case tallygate.CodeStoreUnavailable:
 		p.Status, p.Title, p.Verdict, p.DeniedBy = http.StatusServiceUnavailable, "The store is unavailable", "deny", e.Rule
 	case tallygate.CodeOverloaded:
-		p.Status, p.Title = http.StatusServiceUnavailable, "Overloaded"
+		p.Status, p.Title = http.StatusServiceUnavailable, "Too many requests in flight"
 	case tallygate.CodeClosed, tallygate.CodeCanceled:
 		p.Status, p.Title = http.StatusServiceUnavailable, "Not ready"
 	case tallygate.CodeMissingIdentity:
 		p.Status, p.Title = http.StatusUnprocessableEntity, "Missing identity"
 	case tallygate.CodeNotReservable:
-		p.Status, p.Title = http.StatusUnprocessableEntity, "Not reservable"
+		p.Status, p.Title = http.StatusUnprocessableEntity, "A rule cannot reserve"
 	case tallygate.CodeInvalidCost:
 		p.Status, p.Title = http.StatusUnprocessableEntity, "Invalid cost"
 	case tallygate.CodeTooLarge:
@@ -106,17 +84,4 @@ func problemOf(err error) problem {
 		p.Status, p.Title = http.StatusInternalServerError, "Internal error"
 	}
 	return p
-}
-
-func write(w http.ResponseWriter, p *problem) {
-	p.Type = "urn:tallygate:problem:" + p.Code
-	body, err := json.Marshal(p)
-	if err != nil {
-		body = []byte(`{}`) // strings and numbers always marshal
-	}
-	h := w.Header()
-	h.Set("Content-Type", "application/problem+json")
-	h.Set("Content-Length", strconv.Itoa(len(body)+1))
-	w.WriteHeader(p.Status)
-	_, _ = w.Write(append(body, '\n')) // the client is gone if this fails
 }

@@ -11,3 +11,13 @@ func NewShedCollector(shed func() int64) prometheus.Collector {
 		Help: "Requests refused with 503 overloaded, since more than --max-inflight were under way.",
 	}, func() float64 { return float64(shed()) })
 }
+
+// NewUntrustedCollector returns a collector over the questions of gateways that were
+// refused since the gateway is none of the trusted proxies, as untrusted counts them: it
+// must only grow, and be safe for concurrent use.
+func NewUntrustedCollector(untrusted func() int64) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "tallygate_untrusted_gateway_requests_total",
+		Help: "Requests of GET /v1/ratelimit:forward refused with 403 forbidden, since they came from outside --trusted-proxies.",
+	}, func() float64 { return float64(untrusted()) })
+}

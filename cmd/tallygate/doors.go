@@ -124,7 +124,7 @@ func (d *doors) closeListeners() error {
 
 // collectors are the figures of both ports.
 func (d *doors) collectors() []prometheus.Collector {
-	return []prometheus.Collector{metrics.NewShedCollector(d.shed), metrics.NewRLSCollector(rlsCounts(d.rls))}
+	return []prometheus.Collector{metrics.NewShedCollector(d.shed), metrics.NewUntrustedCollector(d.http.Untrusted), metrics.NewRLSCollector(rlsCounts(d.rls))}
 }
 
 // tell tells a test where it answers.

@@ -35,6 +35,7 @@ func rooms() []namedRoom {
 		{"internal/newcomers", room{}},
 		{"internal/sampled", room{}},
 		{"internal/unlimited", room{house: []string{"internal/sampled"}}},
+		{"internal/problem", room{}},
 		{"internal/uplink", room{}},
 		{"internal/pressure", room{}},
 
@@ -57,7 +58,7 @@ func rooms() []namedRoom {
 
 		// The library in front of a handler and of a gRPC method. The second's modules are
 		// one family: grpc, its error details, and the protobuf they are made of.
-		{"httplimit", room{house: []string{root, "identity", "identity/request", "internal/headers", "internal/unlimited"}}},
+		{"httplimit", room{house: []string{root, "identity", "identity/request", "internal/headers", "internal/problem", "internal/unlimited"}}},
 		{"grpclimit", room{house: []string{root, "identity", "identity/request", "internal/headers", "internal/unlimited"}, outside: []string{"google.golang.org"}}},
 
 		// The figures, for who wants them.
@@ -73,7 +74,7 @@ func rooms() []namedRoom {
 
 		// The control plane: who follows it, what changes rules, what pods tell.
 		{"internal/rulestore/wire", room{house: []string{"internal/rulestore"}}},
-		{"internal/rulestore/feed", room{house: []string{"internal/loop", "internal/rulestore", "internal/rulestore/wire", "internal/uplink"}}},
+		{"internal/rulestore/feed", room{house: []string{"internal/loop", "internal/problem", "internal/rulestore", "internal/rulestore/wire", "internal/uplink"}}},
 		{"internal/rulestore/kept", room{house: []string{"internal/loop", "internal/rulestore", "internal/rulestore/wire"}}},
 		{"internal/fleet", room{house: []string{"internal/loop", "internal/candidate", "internal/rulestore", "internal/uplink"}}},
 
@@ -94,11 +95,11 @@ func rooms() []namedRoom {
 		{"internal/envoyconfig", room{house: []string{"limit", "rules", "internal/spelling", "internal/yamltree"}, outside: []string{"github.com/goccy/go-yaml"}}},
 
 		// The server.
-		{"internal/server", room{house: []string{root, "limit", "store", "rules", "identity", "identity/request", "internal/headers", "internal/unlimited"}}},
-		{"internal/proxy", room{house: []string{root, "identity", "rules", "httplimit", "internal/headers", "internal/pressure", "internal/sampled"}}},
+		{"internal/server", room{house: []string{root, "limit", "store", "rules", "identity", "identity/request", "internal/headers", "internal/problem", "internal/sampled", "internal/unlimited"}}},
+		{"internal/proxy", room{house: []string{root, "identity", "rules", "httplimit", "internal/headers", "internal/pressure", "internal/problem", "internal/sampled"}}},
 
 		{"internal/rls", room{
-			house: []string{root, "limit", "identity", "rules", "internal/headers", "internal/envoyconfig"},
+			house: []string{root, "limit", "identity", "rules", "internal/headers", "internal/envoyconfig", "internal/problem", "internal/sampled"},
 			outside: []string{
 				"github.com/envoyproxy/go-control-plane/envoy",
 				"google.golang.org/grpc",

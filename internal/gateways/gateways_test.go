@@ -97,7 +97,7 @@ func limits(t *testing.T, s *setting, addr string) {
 	}
 	before := s.reached.Load()
 	r, body := ask(t, addr, http.MethodGet, "/v1/labels/9?deny_status=401", "", "X-Api-Key", "acct_7Q2")
-	if r.StatusCode != 429 || !strings.Contains(body, "rate_limit_exceeded") || r.Header.Get("Content-Type") != "application/problem+json" {
+	if r.StatusCode != 429 || !strings.Contains(body, `"code":"rate_limit_exceeded"`) || r.Header.Get("Content-Type") != "application/problem+json" {
 		t.Errorf("%d %v %s", r.StatusCode, r.Header, body)
 	}
 	if retry := r.Header.Get("Retry-After"); retry != "60" && retry != "59" && retry != "58" {

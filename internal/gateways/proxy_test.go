@@ -118,7 +118,7 @@ func TestProxy(t *testing.T) {
 	t.Run("the upstream is away", func(t *testing.T) {
 		o.Close()
 		r, body := ask(t, p.http, http.MethodGet, "/elsewhere", "")
-		if r.StatusCode != 502 || !strings.Contains(body, "upstream_unavailable") || r.Header.Get("Retry-After") != "1" {
+		if r.StatusCode != 502 || !strings.Contains(body, `"code":"upstream_unavailable","detail":"`) || r.Header.Get("Retry-After") != "1" {
 			t.Errorf("%d %v %s", r.StatusCode, r.Header, body)
 		}
 	})

@@ -152,7 +152,7 @@ func (p *Proxy) unanswered(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case x.stalled.Load():
 		w.Header().Set("Connection", "close")
-		writeProblem(w, http.StatusRequestTimeout, "request_timeout", "The body did not arrive in time", "")
+		writeProblem(w, http.StatusRequestTimeout, "request_timeout", "The body did not arrive in time", "the body took too long")
 	case x.malformed.Load():
 		w.Header().Set("Connection", "close")
 		writeProblem(w, http.StatusBadRequest, "bad_request", "Malformed request", "the body broke off, or its chunks are malformed")
@@ -167,11 +167,11 @@ func (p *Proxy) unanswered(w http.ResponseWriter, r *http.Request, err error) {
 			p.guard.answered(now, false, now-x.began)
 		}
 		p.warn(x, "it did not answer in time", err)
-		writeProblem(w, http.StatusGatewayTimeout, "upstream_timeout", "The upstream did not answer in time", "")
+		writeProblem(w, http.StatusGatewayTimeout, "upstream_timeout", "The upstream did not answer in time", "it may have done what was asked")
 	default:
 		p.counts.unreachable.Add(1)
 		p.warn(x, "it did not answer", err)
-		writeProblem(w, http.StatusBadGateway, "upstream_unavailable", "The upstream did not answer", "")
+		writeProblem(w, http.StatusBadGateway, "upstream_unavailable", "The upstream did not answer", "it cannot be reached, or broke off")
 	}
 }
 

@@ -56,7 +56,7 @@ const headerRequestID = "X-Request-Id"
 // ServeHTTP is the path of a request, up to the limiter.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !p.underWay.enter() {
-		writeProblem(w, http.StatusServiceUnavailable, "closed", "Stopping", "the proxy is stopping")
+		writeProblem(w, http.StatusServiceUnavailable, "closed", "Not ready", "the proxy is stopping")
 		return
 	}
 	defer p.underWay.leave()
@@ -65,7 +65,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.inflight.Add(1) > int64(p.config.MaxInflight) {
 		p.inflight.Add(-1)
 		p.counts.overloaded.Add(1)
-		writeProblem(w, http.StatusServiceUnavailable, "overloaded", "Overloaded",
+		writeProblem(w, http.StatusServiceUnavailable, "overloaded", "Too many requests in flight",
 			fmt.Sprintf("more than %d requests are under way", p.config.MaxInflight))
 		return
 	}

@@ -1,7 +1,7 @@
 package rls
 
 import (
-	"encoding/json"
+	"net/http"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/internal/headers"
+	"github.com/tallygate/tallygate/internal/problem"
 )
 
 // adorn adds what the configuration asks for: headers, body and metadata.
@@ -19,7 +20,7 @@ func (s *Service) adorn(response *rlsv3.RateLimitResponse, v *tallygate.Verdict)
 	}
 	if s.config.Body && denied {
 		response.RawBody = body(v)
-		response.ResponseHeadersToAdd = append(response.ResponseHeadersToAdd, &corev3.HeaderValue{Key: "content-type", Value: "application/problem+json"})
+		response.ResponseHeadersToAdd = append(response.ResponseHeadersToAdd, &corev3.HeaderValue{Key: "content-type", Value: problem.Media})
 	}
 	if s.config.Metadata {
 		response.DynamicMetadata = metadataOf(v, denied)
@@ -47,19 +48,12 @@ func (s *Service) headers(v *tallygate.Verdict, denied bool) []*corev3.HeaderVal
 
 // body is the problem that a client is told.
 func body(v *tallygate.Verdict) []byte {
-	problem := struct {
-		Type   string `json:"type"`
-		Title  string `json:"title"`
-		Status int    `json:"status"`
-		Error  string `json:"error"`
-		Rule   string `json:"rule,omitempty"`
-		Retry  int64  `json:"retry_after_seconds,omitempty"`
-	}{
-		Type: "urn:tallygate:problem:rate_limit_exceeded", Title: "Too many requests", Status: 429,
-		Error: "rate_limit_exceeded", Rule: v.DeniedBy, Retry: (v.RetryMS + 999) / 1000,
+	p := problem.Denied(http.StatusTooManyRequests, v.DeniedBy)
+	if v.RetryMS > 0 {
+		seconds := (v.RetryMS + 999) / 1000
+		p.RetryAfter = &seconds
 	}
-	text, _ := json.Marshal(problem) // of strings and numbers: it cannot fail
-	return text
+	return problem.Append(nil, p)
 }
 
 // metadataOf says who denied, for access logs and other filters.

@@ -8,22 +8,25 @@ import (
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/tallygate/tallygate/identity"
+	"github.com/tallygate/tallygate/internal/problem"
 )
 
 // Handler answers POST /json: the same messages in proto3's JSON. 200 is OK, 429 is
 // over the limit, 400 a request that cannot be read or decided, 503 where the gRPC
 // service would answer another error.
-func (s *Service) Handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /json", s.json)
-	return mux
-}
+func (s *Service) Handler() http.Handler { return http.HandlerFunc(s.json) }
 
 func (s *Service) json(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		problem.Write(w, problem.Problem{
+			Title: "Method not allowed", Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Detail: "/json takes POST",
+		})
+		return
+	}
 	if token, _ := identity.Bearer(r.Header["Authorization"]); s.config.Authorize != nil && !s.config.Authorize(token) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		fail(w, s.refused(unauthorized()))
@@ -51,7 +54,7 @@ func (s *Service) json(w http.ResponseWriter, r *http.Request) {
 	}
 	text, err = protojson.Marshal(response)
 	if err != nil {
-		fail(w, status.Error(codes.Internal, "the answer cannot be written"))
+		fail(w, refuse(codes.Internal, codeInternal, "the answer cannot be written"))
 		return
 	}
 	code := http.StatusOK
@@ -61,7 +64,7 @@ func (s *Service) json(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
 		}
 	}
-	write(w, "application/json", code, text)
+	write(w, code, text)
 }
 
 // retrySeconds is the longest wait of the statuses that deny; 0 where one of them
@@ -79,22 +82,29 @@ func retrySeconds(response *rlsv3.RateLimitResponse) (seconds int64) {
 	return seconds
 }
 
-// fail answers an error of the gRPC service as a line of text.
+// fail answers an error of the gRPC service as a problem: envoyproxy/ratelimit has no
+// body there that a client could read.
 func fail(w http.ResponseWriter, err error) {
-	s := status.Convert(err)
-	code := http.StatusServiceUnavailable
-	switch s.Code() { //nolint:exhaustive // all others are the same
-	case codes.InvalidArgument:
-		code = http.StatusBadRequest
-	case codes.Unauthenticated:
-		code = http.StatusUnauthorized
+	p := problem.Problem{Title: "Not available", Status: http.StatusServiceUnavailable, Code: string(codeInternal)}
+	if e, ok := errors.AsType[*refusal](err); ok {
+		p.Code, p.Detail = string(e.code), e.status.Message()
+		switch e.status.Code() { //nolint:exhaustive // all others are the same
+		case codes.InvalidArgument:
+			p.Title, p.Status = "Malformed request", http.StatusBadRequest
+		case codes.Unauthenticated:
+			p.Title, p.Status = "Who are you", http.StatusUnauthorized
+		}
 	}
-	write(w, "text/plain; charset=utf-8", code, []byte(s.Message()))
+	if p.Status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	problem.Write(w, p)
 }
 
-func write(w http.ResponseWriter, content string, code int, text []byte) {
+func write(w http.ResponseWriter, code int, text []byte) {
 	h := w.Header()
-	h.Set("Content-Type", content)
+	h.Set("Content-Type", "application/json")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Length", strconv.Itoa(len(text)+1))
 	w.WriteHeader(code)

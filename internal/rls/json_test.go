@@ -25,19 +25,20 @@ func TestJSON(t *testing.T) {
 		status  int
 		want    string // of the last answer
 		retry   string
+		code    string // of a problem
 		noToken bool
 	}{
 		{name: "OK", bodies: []string{two}, status: 200, want: "OK; OK 0 of 2/MINUTE two in 1m0s"},
 		{name: "over the limit", bodies: []string{two, two}, status: 429, want: "OVER_LIMIT; OVER_LIMIT 0 of 2/MINUTE two in 1m0s", retry: "60"},
 		{name: "names as in the proto", bodies: []string{strings.Replace(two, "hitsAddend", "hits_addend", 1)}, status: 200},
 		{name: "unknown domain", bodies: []string{strings.Replace(two, "public-api", "other", 1)}, status: 200, want: "OK; OK"},
-		{name: "no JSON", bodies: []string{"{"}, status: 400},
-		{name: "an unknown field", bodies: []string{`{"domian":"public-api"}`}, status: 400},
-		{name: "no descriptors", bodies: []string{`{"domain":"public-api"}`}, status: 400},
-		{name: "a body of 5 MiB", bodies: []string{`{"domain":"` + strings.Repeat("d", 5<<20) + `"}`}, status: 400},
-		{name: "no UTF-8", bodies: []string{"{\"domain\":\"\xff\"}"}, status: 400},
-		{name: "the store is away", away: true, bodies: []string{strings.Replace(two, `"two"`, `"closed"`, 1)}, status: 503},
-		{name: "no token", bodies: []string{two}, status: 401, noToken: true},
+		{name: "no JSON", bodies: []string{"{"}, status: 400, code: "bad_request"},
+		{name: "an unknown field", bodies: []string{`{"domian":"public-api"}`}, status: 400, code: "bad_request"},
+		{name: "no descriptors", bodies: []string{`{"domain":"public-api"}`}, status: 400, code: "bad_request"},
+		{name: "a body of 5 MiB", bodies: []string{`{"domain":"` + strings.Repeat("d", 5<<20) + `"}`}, status: 400, code: "bad_request"},
+		{name: "no UTF-8", bodies: []string{"{\"domain\":\"\xff\"}"}, status: 400, code: "bad_request"},
+		{name: "the store is away", away: true, bodies: []string{strings.Replace(two, `"two"`, `"closed"`, 1)}, status: 503, retry: "1", code: "store_timeout"},
+		{name: "no token", bodies: []string{two}, status: 401, code: "unauthorized", noToken: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -59,6 +60,9 @@ func TestJSON(t *testing.T) {
 				s.Handler().ServeHTTP(w, r)
 			}
 			text, _ := io.ReadAll(w.Body)
+			if test.code != "" && (!strings.Contains(string(text), `"code":"`+test.code+`"`) || w.Header().Get("Content-Type") != "application/problem+json") {
+				t.Errorf("%v %s, want the problem %s", w.Header(), text, test.code)
+			}
 			if w.Code != test.status || w.Header().Get("Retry-After") != test.retry {
 				t.Fatalf("status %d, Retry-After %q, body %.200s", w.Code, w.Header().Get("Retry-After"), text)
 			}
@@ -84,7 +88,7 @@ func TestJSONTakesPost(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/json", nil))
-	if w.Code != http.StatusMethodNotAllowed {
-		t.Errorf("GET: %d", w.Code)
+	if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "POST" || !strings.Contains(w.Body.String(), `"code":"method_not_allowed"`) {
+		t.Errorf("GET: %d %v %s", w.Code, w.Header(), w.Body)
 	}
 }

@@ -12,20 +12,37 @@ import (
 	"github.com/tallygate/tallygate"
 )
 
+// refusal is the error of a call: a status of gRPC, and the code that POST /json tells.
+type refusal struct {
+	status *status.Status
+	code   tallygate.Code
+}
+
+func (r *refusal) Error() string { return r.status.Err().Error() }
+
+// GRPCStatus has gRPC answer with it.
+func (r *refusal) GRPCStatus() *status.Status { return r.status }
+
+const codeInternal tallygate.Code = "internal"
+
+func refuse(code codes.Code, own tallygate.Code, text string) error {
+	return &refusal{status: status.New(code, text), code: own}
+}
+
 // invalid says what is wrong with a field of a request.
 func invalid(field, message string) error {
-	return status.Error(codes.InvalidArgument, field+": "+message)
+	return refuse(codes.InvalidArgument, tallygate.CodeBadRequest, field+": "+message)
 }
 
 // asStatus turns an error of the limiter into that of a call. Causes are not shown:
 // they may name hosts.
 func asStatus(ctx context.Context, err error) error {
-	if _, ok := status.FromError(err); ok {
+	if _, ok := errors.AsType[*refusal](err); ok {
 		return err
 	}
 	e, ok := errors.AsType[*tallygate.Error](err)
 	if !ok {
-		return status.Error(codes.Internal, "unexpected error")
+		return refuse(codes.Internal, codeInternal, "unexpected error")
 	}
 	text := string(e.Code) + ": " + e.Message
 	if e.Field != "" {
@@ -34,20 +51,20 @@ func asStatus(ctx context.Context, err error) error {
 	switch e.Code {
 	case tallygate.CodeBadRequest, tallygate.CodeTooLarge, tallygate.CodeInvalidCost,
 		tallygate.CodeMissingIdentity, tallygate.CodeUnknownDomain, tallygate.CodeUnknownRule:
-		return status.Error(codes.InvalidArgument, text)
+		return refuse(codes.InvalidArgument, e.Code, text)
 	case tallygate.CodeStoreTimeout, tallygate.CodeStoreUnavailable, tallygate.CodeClosed:
-		return status.Error(codes.Unavailable, text)
+		return refuse(codes.Unavailable, e.Code, text)
 	case tallygate.CodeOverloaded:
-		return status.Error(codes.ResourceExhausted, text)
+		return refuse(codes.ResourceExhausted, e.Code, text)
 	case tallygate.CodeNotReservable: // nothing is reserved here
-		return status.Error(codes.FailedPrecondition, text)
+		return refuse(codes.FailedPrecondition, e.Code, text)
 	case tallygate.CodeCanceled:
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return status.Error(codes.DeadlineExceeded, text)
+			return refuse(codes.DeadlineExceeded, e.Code, text)
 		}
-		return status.Error(codes.Canceled, text)
+		return refuse(codes.Canceled, e.Code, text)
 	default:
-		return status.Error(codes.Internal, text)
+		return refuse(codes.Internal, e.Code, text)
 	}
 }
 

@@ -2,6 +2,7 @@ package rls
 
 import (
 	"context"
+	"time"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
@@ -35,7 +36,7 @@ func receive(srv any, ctx context.Context, read func(any) error, _ grpc.UnarySer
 // refused counts and logs why a request is not answered.
 func (s *Service) refused(err error) error {
 	s.failed.Add(1)
-	s.log.warn(err)
+	s.log.Warn(time.Now(), "a request was not answered", "error", err)
 	return err
 }
 

@@ -18,6 +18,8 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+
+	"github.com/tallygate/tallygate/internal/sampled"
 )
 
 // The bounds of a connection, against clients that are slow or noisy on purpose.
@@ -45,7 +47,7 @@ func New(config Config) (*Server, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	service := &Service{config: config, log: sampled{log: config.Log, now: time.Now}}
+	service := &Service{config: config, log: sampled.New(config.Log)}
 	service.calls.New = func() any { return new(call) }
 	s := &Server{
 		Service: service,

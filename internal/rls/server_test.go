@@ -246,7 +246,7 @@ func TestAdornments(t *testing.T) {
 		t.Errorf("denied: %s", got)
 	}
 	var problem map[string]any
-	if err := json.Unmarshal(no.GetRawBody(), &problem); err != nil || problem["error"] != "rate_limit_exceeded" || problem["retry_after_seconds"] != 60.0 {
+	if err := json.Unmarshal(no.GetRawBody(), &problem); err != nil || problem["error"] != "rate_limit_exceeded" || problem["code"] != "rate_limit_exceeded" || problem["denied_by"] != "two" || problem["retry_after_seconds"] != 60.0 {
 		t.Errorf("body %s: %v", no.GetRawBody(), err)
 	}
 	if m := no.GetDynamicMetadata().AsMap(); m["verdict"] != "deny" || m["denied_by"] != "two" || m["retry_ms"] != 60_000.0 {

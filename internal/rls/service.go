@@ -3,19 +3,17 @@ package rls
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/identity"
+	"github.com/tallygate/tallygate/internal/sampled"
 )
 
 // Service answers ShouldRateLimit. It is part of a [Server].
@@ -27,7 +25,7 @@ type Service struct {
 	paths     paths
 	calls     sync.Pool
 	inflight  atomic.Int64
-	log       sampled
+	log       *sampled.Log
 
 	shed, unknown, closed, failed, panics atomic.Int64
 }
@@ -66,7 +64,7 @@ func (s *Service) answer(ctx context.Context, request *rlsv3.RateLimitRequest) (
 	if s.inflight.Add(1) > int64(s.config.MaxInflight) {
 		s.inflight.Add(-1)
 		s.shed.Add(1)
-		return nil, status.Errorf(codes.ResourceExhausted, "overloaded: more than %d requests are in flight", s.config.MaxInflight)
+		return nil, refuse(codes.ResourceExhausted, tallygate.CodeOverloaded, fmt.Sprintf("overloaded: more than %d requests are in flight", s.config.MaxInflight))
 	}
 	defer func() {
 		s.inflight.Add(-1)
@@ -188,7 +186,7 @@ func failClosed(response *rlsv3.RateLimitResponse, parts []part) {
 func (s *Service) panicked(p any) error {
 	s.panics.Add(1)
 	s.config.Log.Error("a request panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-	return status.Error(codes.Internal, "internal error; the log of this pod says more")
+	return refuse(codes.Internal, codeInternal, "internal error; the log of this pod says more")
 }
 
 // free gives a call back, unless it has rare large maps.
@@ -207,22 +205,5 @@ func token(ctx context.Context) string {
 }
 
 func unauthorized() error {
-	return status.Error(codes.Unauthenticated, "send a token of this server: authorization: Bearer tg_…")
-}
-
-// sampled logs at most once a second.
-type sampled struct {
-	log  *slog.Logger
-	next atomic.Int64 // ms
-	kept atomic.Int64
-	now  func() time.Time
-}
-
-func (l *sampled) warn(err error) {
-	now, next := l.now().UnixMilli(), l.next.Load()
-	if now < next || !l.next.CompareAndSwap(next, now+1000) {
-		l.kept.Add(1)
-		return
-	}
-	l.log.Warn("a request was not answered", "error", err, "unlogged", l.kept.Swap(0))
+	return refuse(codes.Unauthenticated, "unauthorized", "send a token of this server: authorization: Bearer tg_…")
 }

@@ -37,11 +37,15 @@ type Log struct {
 // New returns a log that writes to to.
 func New(to *slog.Logger) *Log { return &Log{to: to} }
 
-// StoreAway warns that the store did not answer a check, why, and how many such
-// warnings were not written since the last line; nothing where that is less than a
-// second ago.
+// StoreAway warns that the store did not answer a check, and why.
 func (l *Log) StoreAway(now time.Time, err error) {
+	l.Warn(now, "the store did not answer a check", "error", err)
+}
+
+// Warn writes a warning, and how many were not written since the last one; nothing where
+// that is less than a second ago.
+func (l *Log) Warn(now time.Time, message string, args ...any) {
 	if unlogged, ok := l.gate.Pass(now, time.Second); ok {
-		l.to.Warn("the store did not answer a check", "error", err, "unlogged", unlogged)
+		l.to.Warn(message, append(args, "unlogged", unlogged)...)
 	}
 }

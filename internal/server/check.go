@@ -12,6 +12,7 @@ import (
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/identity"
 	"github.com/tallygate/tallygate/internal/headers"
+	"github.com/tallygate/tallygate/internal/problem"
 )
 
 // maxBody bounds a body: 1 MiB.
@@ -56,13 +57,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, answer func(*Serv
 	}
 	if token, _ := identity.Bearer(r.Header["Authorization"]); s.authorize != nil && !s.authorize(token) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		s.writeProblem(w, &tallygate.Error{Code: codeUnauthorized, Message: "send a token of this server: Authorization: Bearer tg_…"})
+		writeProblem(w, &tallygate.Error{Code: codeUnauthorized, Message: "send a token of this server: Authorization: Bearer tg_…"})
 		return
 	}
 	if s.inflight.Add(1) > s.maxInflight {
 		s.inflight.Add(-1)
 		s.shed.Add(1)
-		s.writeProblem(w, &tallygate.Error{
+		writeProblem(w, &tallygate.Error{
 			Code:    tallygate.CodeOverloaded,
 			Message: fmt.Sprintf("more than %d checks are in flight", s.maxInflight),
 		})
@@ -77,7 +78,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, answer func(*Serv
 		err = answer(s, r.Context(), x)
 	}
 	if err != nil {
-		s.writeProblem(w, asError(err))
+		writeProblem(w, asError(err))
 		return
 	}
 	x.answer = append(x.answer, '\n') // for those who read it in a terminal
@@ -112,7 +113,7 @@ func (s *Server) decideBatch(ctx context.Context, x *exchange) error {
 			err = s.decide(ctx, x, x.answer)
 		}
 		if err != nil {
-			x.answer = appendProblem(x.answer, asError(within("checks", within(strconv.Itoa(i), err))))
+			x.answer = problem.Append(x.answer, problemOf(asError(within("checks", within(strconv.Itoa(i), err)))))
 		}
 	}
 	x.answer = append(x.answer, `]}`...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/tallygate/tallygate/identity"
 	routes "github.com/tallygate/tallygate/identity/request"
 	"github.com/tallygate/tallygate/internal/headers"
+	"github.com/tallygate/tallygate/internal/problem"
 )
 
 // Identities tells who asks, and whether whoever passes a request on is one of our
@@ -56,6 +58,8 @@ const (
 
 	// headerStatus says which status stands behind that of deny_status.
 	headerStatus = "X-Tallygate-Status"
+	// headerCode is the code of the problem, for gateways that drop the body.
+	headerCode = "X-Tallygate-Code"
 )
 
 // maxForwardHeaders bounds the headers where gateways ask: they send their client's
@@ -83,7 +87,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request) {
 	}
 	deny, err := denyStatus(r.URL.RawQuery)
 	if err != nil {
-		s.writeProblem(w, asError(err))
+		writeProblem(w, asError(err))
 		return
 	}
 	if s.inflight.Add(1) > s.maxInflight {
@@ -140,9 +144,13 @@ func denyStatus(query string) (int, error) {
 func (s *Server) decideForward(r *http.Request, x *forwarded) error {
 	x.facts = identity.Facts{Peer: r.RemoteAddr, Header: r.Header}
 	if !s.gateways.Identity.Trusts(&x.facts) {
+		peer := addressOf(r.RemoteAddr)
+		s.untrusted.Add(1)
+		s.strangers.Warn(time.Now(), "a gateway that is not within --trusted-proxies asks, and all that it asks for is refused with 403; add its network there (TALLYGATE_TRUSTED_PROXIES)", "peer", peer)
 		return &tallygate.Error{
-			Code:    codeForbidden,
-			Message: fmt.Sprintf("%.60s is no trusted proxy, so that its X-Forwarded headers are not believed; add its network to the trusted proxies", r.RemoteAddr),
+			Code: codeForbidden,
+			Message: fmt.Sprintf("%.60s is not within --trusted-proxies, so that what it says of its client is not believed; start Tallygate with its network there, such as --trusted-proxies %.60s",
+				peer, network(peer)),
 		}
 	}
 	asked, err := original(r)
@@ -166,6 +174,22 @@ func (s *Server) decideForward(r *http.Request, x *forwarded) error {
 	}
 	s.encodeHeaders(&x.fields, &x.verdict)
 	return nil
+}
+
+// addressOf is a peer without its port.
+func addressOf(peer string) string {
+	if at, err := netip.ParseAddrPort(peer); err == nil {
+		return at.Addr().Unmap().WithZone("").String()
+	}
+	return peer
+}
+
+// network is an address as --trusted-proxies takes it.
+func network(address string) string {
+	if a, err := netip.ParseAddr(address); err == nil {
+		return netip.PrefixFrom(a, a.BitLen()).String()
+	}
+	return "ADDRESS/32"
 }
 
 // original is the request that the gateway was asked for. It has no TLS: the
@@ -226,16 +250,17 @@ func ambiguous(message string) error {
 // refuseForward answers where there is no verdict. Gateways take most statuses for an
 // error of their own, so a faulty check is never answered as one of this server.
 func (s *Server) refuseForward(w http.ResponseWriter, deny int, e *tallygate.Error) {
-	status, _ := problem(e.Code)
+	status, _ := statusOf(e.Code)
 	if status == http.StatusInternalServerError {
 		e = &tallygate.Error{Code: codeNotReady, Message: "there was no answer", Err: e}
 		status = http.StatusServiceUnavailable
 	}
 	w.Header().Set(headerStatus, strconv.Itoa(status))
+	w.Header().Set(headerCode, string(e.Code))
 	if deny == 0 {
 		deny = status
 	}
-	s.writeProblemAs(w, deny, e)
+	writeProblemAs(w, deny, e)
 }
 
 // writeDenial answers a denied request.
@@ -243,21 +268,9 @@ func writeDenial(w http.ResponseWriter, deny int, v *tallygate.Verdict) {
 	if deny == 0 {
 		deny = http.StatusTooManyRequests
 	}
-	body := []byte(`{"type":"urn:tallygate:problem:rate_limit_exceeded","title":"Too many requests","status":`)
-	body = strconv.AppendInt(body, int64(deny), 10)
-	body = append(body, `,"code":"rate_limit_exceeded","error":"rate_limit_exceeded","verdict":"deny"`...)
-	body = appendText(body, `,"denied_by":`, v.DeniedBy)
-	h := w.Header()
-	// The header is the truth: it may be later than the wait by the jitter.
-	if retry := h.Get("Retry-After"); retry != "" {
-		body = append(append(body, `,"retry_after_seconds":`...), retry...)
-	}
-	body = append(body, "}\n"...)
-	h.Set(headerStatus, strconv.Itoa(http.StatusTooManyRequests))
-	h.Set("Content-Type", "application/problem+json")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(deny)
-	_, _ = w.Write(body) //nolint:gosec // JSON, escaped; the gateway is gone if this fails
+	w.Header().Set(headerStatus, strconv.Itoa(http.StatusTooManyRequests))
+	w.Header().Set(headerCode, problem.Limited)
+	problem.Write(w, problem.Denied(deny, v.DeniedBy))
 }
 
 // freeForwarded gives a question back. It forgets the request, unless it has grown

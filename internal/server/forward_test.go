@@ -166,6 +166,42 @@ func TestForwardRefusesWhatItCannotBelieve(t *testing.T) {
 	}
 }
 
+// A gateway that is not trusted refuses all its clients: whoever runs it must be able to
+// find out why.
+func TestForwardTellsOfStrangers(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	s, err := server.New(server.Config{
+		Limiter: newLimiter(t, newClock(), nil), Forward: gateways(t), Log: slog.New(slog.NewTextHandler(&logged, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := s.Handler()
+	if r := ask(h, "", gatewayPeer, login()...); r.StatusCode != 200 || s.Untrusted() != 0 || logged.Len() != 0 {
+		t.Fatalf("a trusted one: %d, %d counted, logged %q", r.StatusCode, s.Untrusted(), logged.String())
+	}
+	for peer, fix := range map[string]string{
+		"192.0.2.1:4000": "--trusted-proxies 192.0.2.1/32", "[2001:db8::1%eth0]:4000": "--trusted-proxies 2001:db8::1/128",
+		"[::ffff:192.0.2.1]:4000": "--trusted-proxies 192.0.2.1/32",
+	} {
+		r := ask(h, "?deny_status=401", peer, login()...)
+		if r.StatusCode != 401 || r.Header.Get("X-Tallygate-Status") != "403" || r.Header.Get("X-Tallygate-Code") != "forbidden" {
+			t.Errorf("%s: %d, headers %v", peer, r.StatusCode, r.Header)
+		}
+		if !strings.Contains(r.body, `"code":"forbidden"`) || !strings.Contains(r.body, fix+`"`) {
+			t.Errorf("%s: %s\nwant the fix in it: %s", peer, r.body, fix)
+		}
+	}
+	if got := s.Untrusted(); got != 3 {
+		t.Errorf("%d counted, want 3", got)
+	}
+	if got := logged.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") ||
+		!strings.Contains(got, "--trusted-proxies") || !strings.Contains(got, "peer=") {
+		t.Errorf("logged %q, want one warning with the flag and the peer", got)
+	}
+}
+
 func TestForwardMapsEveryRefusal(t *testing.T) {
 	t.Parallel()
 	closed := log("login-ip", "POST /login", "ip", 1)

@@ -23,9 +23,9 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.draining.Load():
-		s.writeProblem(w, &tallygate.Error{Code: codeNotReady, Message: "the server is stopping"})
+		writeProblem(w, &tallygate.Error{Code: codeNotReady, Message: "the server is stopping"})
 	case !s.ready():
-		s.writeProblem(w, &tallygate.Error{Code: codeNotReady, Message: "no rules are loaded yet"})
+		writeProblem(w, &tallygate.Error{Code: codeNotReady, Message: "no rules are loaded yet"})
 	default:
 		s.writeStatus(w, r, `{"status":"ready"}`)
 	}
@@ -51,11 +51,11 @@ func (s *Server) writeStatus(w http.ResponseWriter, r *http.Request, body string
 
 func (s *Server) wrongMethod(w http.ResponseWriter, r *http.Request, allow string) {
 	w.Header().Set("Allow", allow)
-	s.writeProblem(w, &tallygate.Error{Code: codeMethod, Message: r.URL.Path + " takes " + allow})
+	writeProblem(w, &tallygate.Error{Code: codeMethod, Message: r.URL.Path + " takes " + allow})
 }
 
 func (s *Server) notFound(w http.ResponseWriter, _ *http.Request) {
-	s.writeProblem(w, &tallygate.Error{
-		Code: codeNotFound, Message: "there is POST /v1/ratelimit:check, and GET /healthz, /readyz and /version",
+	writeProblem(w, &tallygate.Error{
+		Code: codeNotFound, Message: "there are POST /v1/ratelimit:check and :reserve, GET /v1/ratelimit:forward for gateways, and GET /healthz, /readyz and /version",
 	})
 }

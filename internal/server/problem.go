@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/identity"
+	"github.com/tallygate/tallygate/internal/problem"
 )
 
 // Codes that only the service has.
@@ -25,12 +26,12 @@ const (
 	codeAmbiguous tallygate.Code = "ambiguous"
 )
 
-// problem returns status and title of a code: the one place that turns errors
+// statusOf returns status and title of a code: the one place that turns errors
 // into HTTP.
-func problem(code tallygate.Code) (status int, title string) {
+func statusOf(code tallygate.Code) (status int, title string) {
 	switch code {
 	case tallygate.CodeBadRequest:
-		return http.StatusBadRequest, "Malformed check"
+		return http.StatusBadRequest, "Malformed request"
 	case tallygate.CodeTooLarge:
 		return http.StatusRequestEntityTooLarge, "Too large"
 	case tallygate.CodeUnknownDomain:
@@ -58,7 +59,7 @@ func problem(code tallygate.Code) (status int, title string) {
 	case codeMediaType:
 		return http.StatusUnsupportedMediaType, "Unsupported content encoding"
 	case codeForbidden:
-		return http.StatusForbidden, "Not a trusted proxy"
+		return http.StatusForbidden, "Not allowed"
 	case codeAmbiguous:
 		return http.StatusBadRequest, "No telling who asks"
 	case codeUnauthorized:
@@ -72,7 +73,7 @@ func problem(code tallygate.Code) (status int, title string) {
 
 // retrySeconds is what a client is told to wait where the store or the pod is
 // the reason: about as long as a breaker stays open.
-const retrySeconds = "1"
+const retrySeconds = 1
 
 // helps reports whether waiting a moment may help.
 func helps(status int) bool {
@@ -90,63 +91,38 @@ func asError(err error) *tallygate.Error {
 	return &tallygate.Error{Code: "internal", Message: "unexpected error", Err: err}
 }
 
-// appendProblem appends e as a problem of RFC 9457. Causes are not shown: they
-// may name hosts.
-func appendProblem(dst []byte, e *tallygate.Error) []byte {
-	status, _ := problem(e.Code)
-	return appendProblemAs(dst, status, e)
-}
-
-// appendProblemAs is appendProblem with a status that is not the code's.
-func appendProblemAs(dst []byte, status int, e *tallygate.Error) []byte {
-	_, title := problem(e.Code)
-	dst = append(dst, `{"type":"urn:tallygate:problem:`...)
-	dst = append(dst, e.Code...)
-	dst = append(dst, `","title":`...)
-	dst = appendQuoted(dst, title)
-	dst = append(dst, `,"status":`...)
-	dst = strconv.AppendInt(dst, int64(status), 10)
-	dst = append(dst, `,"code":`...)
-	dst = appendQuoted(dst, string(e.Code))
-	dst = append(dst, `,"detail":`...)
-	dst = appendQuoted(dst, e.Message)
+// problemOf is e as a problem with its code's status. Causes are not shown: they may
+// name hosts.
+func problemOf(e *tallygate.Error) problem.Problem {
+	status, title := statusOf(e.Code)
+	p := problem.Problem{Title: title, Status: status, Code: string(e.Code), Detail: e.Message, Rule: e.Rule}
 	if e.Field != "" {
-		dst = append(dst, `,"pointer":`...)
-		dst = appendQuoted(dst, fragment(e.Field))
-	}
-	if e.Rule != "" {
-		dst = append(dst, `,"rule":`...)
-		dst = appendQuoted(dst, e.Rule)
+		p.Pointer = fragment(e.Field)
 	}
 	// Unknown is deny for rules that fail closed: a caller that only looks for a
 	// verdict must find it here too.
 	// What only settles a reservation names no rule, and decides nothing.
 	if unknown := e.Code == tallygate.CodeStoreTimeout || e.Code == tallygate.CodeStoreUnavailable; unknown && e.Rule != "" {
-		dst = append(dst, `,"verdict":"deny","denied_by":`...)
-		dst = appendQuoted(dst, e.Rule)
-		dst = append(dst, `,"retry_after_seconds":`+retrySeconds...)
+		wait := int64(retrySeconds)
+		p.Verdict, p.DeniedBy, p.RetryAfter = "deny", e.Rule, &wait
 	}
-	return append(dst, '}')
+	return p
 }
 
 // writeProblem answers with a problem.
-func (s *Server) writeProblem(w http.ResponseWriter, e *tallygate.Error) {
-	status, _ := problem(e.Code)
-	s.writeProblemAs(w, status, e)
+func writeProblem(w http.ResponseWriter, e *tallygate.Error) {
+	status, _ := statusOf(e.Code)
+	writeProblemAs(w, status, e)
 }
 
 // writeProblemAs answers with a problem and a status that is not the code's.
-func (s *Server) writeProblemAs(w http.ResponseWriter, status int, e *tallygate.Error) {
-	own, _ := problem(e.Code)
-	h := w.Header()
-	h.Set("Content-Type", "application/problem+json")
-	if helps(own) {
-		h.Set("Retry-After", retrySeconds)
+func writeProblemAs(w http.ResponseWriter, status int, e *tallygate.Error) {
+	p := problemOf(e)
+	if helps(p.Status) {
+		w.Header().Set("Retry-After", strconv.Itoa(retrySeconds))
 	}
-	body := append(appendProblemAs(nil, status, e), '\n')
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client is gone if this fails
+	p.Status = status
+	problem.Write(w, p)
 }
 
 // within puts the name of what holds it before the field of an error, which is

@@ -31,6 +31,7 @@ import (
 
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/internal/headers"
+	"github.com/tallygate/tallygate/internal/sampled"
 	"github.com/tallygate/tallygate/internal/unlimited"
 )
 
@@ -70,7 +71,7 @@ type Config struct {
 	// Version is what GET /version answers.
 	Version Version
 	// Log gets the HTTP server's own errors, and is warned while gateways ask for a
-	// domain without rules. Nil means none.
+	// domain without rules, or are not trusted. Nil means none.
 	Log *slog.Logger
 }
 
@@ -95,7 +96,9 @@ type Server struct {
 	style        headers.Style
 	gateways     *Forward
 	// silent tells that there is nothing to limit by what gateways ask for.
-	silent      *unlimited.Notice
+	silent *unlimited.Notice
+	// strangers tells of gateways that are not trusted.
+	strangers   *sampled.Log
 	maxInflight int64
 	drain       time.Duration
 	finish      time.Duration
@@ -104,6 +107,7 @@ type Server struct {
 
 	inflight  atomic.Int64
 	shed      atomic.Int64
+	untrusted atomic.Int64
 	draining  atomic.Bool
 	exchanges sync.Pool
 	forwards  sync.Pool
@@ -142,7 +146,7 @@ func New(config Config) (*Server, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s.silent = unlimited.To(log)
+	s.silent, s.strangers = unlimited.To(log), sampled.New(log)
 	if s.ready == nil {
 		s.ready = func() bool { return true }
 	}
@@ -177,6 +181,10 @@ func newHTTP(h http.Handler, log *slog.Logger) *http.Server {
 
 // Shed returns how many requests were refused since too many were under way.
 func (s *Server) Shed() int64 { return s.shed.Load() }
+
+// Untrusted returns how many questions of gateways were refused since they came from
+// none of the trusted proxies.
+func (s *Server) Untrusted() int64 { return s.untrusted.Load() }
 
 // Handler returns all endpoints, without a listener.
 func (s *Server) Handler() http.Handler {

@@ -23,29 +23,29 @@ type question struct {
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		w.Header().Set("Allow", http.MethodGet)
-		h.cfg.Problem(w, http.StatusMethodNotAllowed, "method_not_allowed", r.Method+" is not answered here; use GET")
+		answer(w, http.StatusMethodNotAllowed, "method_not_allowed", "Method not allowed", r.Method+" is not answered here; use GET")
 		return
 	}
 	ask, err := read(r)
 	if err != nil {
-		h.cfg.Problem(w, http.StatusBadRequest, "bad_request", err.Error())
+		answer(w, http.StatusBadRequest, "bad_request", "Malformed request", err.Error())
 		return
 	}
 	select {
 	case h.watchers <- struct{}{}:
 		defer func() { <-h.watchers }()
 	default:
-		h.refuse(w, "overloaded", fmt.Sprintf("%d watchers are served already, which is the most", h.cfg.MaxWatchers))
+		refuse(w, "overloaded", "Too many requests in flight", fmt.Sprintf("%d watchers are served already, which is the most", h.cfg.MaxWatchers))
 		return
 	}
 	select {
 	case <-h.closing:
-		h.refuse(w, "not_ready", "the control plane is shutting down")
+		refuse(w, "not_ready", "Not ready", "the control plane is shutting down")
 		return
 	default:
 	}
 	if !h.Ready() {
-		h.refuse(w, "not_ready", "the rules have not been read yet")
+		refuse(w, "not_ready", "Not ready", "the rules have not been read yet")
 		return
 	}
 	// A server's read timeout is for bodies, and would end a long poll.
@@ -106,7 +106,7 @@ func (h *Hub) poll(w http.ResponseWriter, r *http.Request, ask question) {
 	end, err := s.answer(ask.since)
 	if err != nil {
 		h.cfg.Log.Error("the rules cannot be encoded", "error", err)
-		h.cfg.Problem(w, http.StatusInternalServerError, "internal", "the rules cannot be encoded")
+		answer(w, http.StatusInternalServerError, "internal", "Internal error", "the rules cannot be encoded")
 		return
 	}
 	start := h.start(s)

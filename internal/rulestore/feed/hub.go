@@ -55,8 +55,6 @@ type HubConfig struct {
 	WriteTimeout time.Duration
 	// Heartbeat is the time between two comments in a stream; 0 means 15 s.
 	Heartbeat time.Duration
-	// Problem answers a request that is refused; nil means a problem of RFC 9457.
-	Problem ProblemFunc
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Log is told of outages and of what should not happen; nil means none.
@@ -97,9 +95,6 @@ func NewHub(cfg HubConfig) (*Hub, error) {
 	fill(&cfg.Heartbeat, 15*time.Second)
 	fill(&cfg.Keep, DefaultKeep)
 	fill(&cfg.MaxWatchers, DefaultMaxWatchers)
-	if cfg.Problem == nil {
-		cfg.Problem = problem
-	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
