@@ -52,7 +52,7 @@ func TestProblems(t *testing.T) {
 			}
 		})
 	}
-	answer, err := s.client.Get(admin + "/metrics") //nolint:noctx // the client has a deadline
+	answer, err := s.client.Get(admin + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

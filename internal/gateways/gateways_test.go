@@ -184,3 +184,63 @@ func storeAway(t *testing.T, s *setting, addr string) {
 		}
 	}
 }
+
+// TestStrangers: a gateway that Tallygate does not trust refuses, and both its clients and
+// the log are told why.
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		start gateway
+		want  int
+	}{
+		"NGINX":   {nginx, http.StatusServiceUnavailable},
+		"HAProxy": {haproxy, http.StatusForbidden},
+		"Caddy":   {caddy, http.StatusForbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &setting{application: port(t), swap: []string{"100ms", "5s", "50ms", "5s"}}
+			dir := t.TempDir()
+			write(t, dir, "rules.yaml", "rules:\n"+window("plain", "*", "ip", 1000)+"}\n")
+			s.pod = start(t, dir, "serve", "--rules", "file:rules.yaml", "--trusted-proxies", "192.0.2.0/24")
+			addr := c.start(t, s)
+			r, body := ask(t, addr, http.MethodGet, "/", "")
+			if r.StatusCode != c.want || !strings.Contains(body, `"code":"forbidden"`) || r.Header.Get("Content-Type") != "application/problem+json" {
+				t.Errorf("%d %v %s, want %d and the code forbidden", r.StatusCode, r.Header, body, c.want)
+			}
+			if said := s.said(); !strings.Contains(said, "peer=127.0.0.1") || !strings.Contains(said, "--trusted-proxies") {
+				t.Errorf("the log names neither the gateway nor the flag:\n%s", said)
+			}
+		})
+	}
+}
+
+// NGINX's own refusals stay what they are.
+func TestNGINXDenies(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.swap = append(s.swap, "auth_request     /_tallygate;", "deny all; auth_request /_tallygate;")
+	if r, body := ask(t, nginx(t, s), http.MethodGet, "/open", ""); r.StatusCode != http.StatusForbidden || s.reached.Load() != 0 {
+		t.Errorf("%d %s, %d reached the application; want 403 and none", r.StatusCode, body, s.reached.Load())
+	}
+}
+
+// TestPagesServe: each page's command starts a Tallygate that gateways may ask.
+func TestPagesServe(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"nginx", "haproxy", "caddy", "traefik"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			write(t, dir, "routes.txt", "GET /v1/labels/{id}\n")
+			write(t, dir, "rules.yaml", "rules:\n  - {id: labels, domain: public-api, match: {route: \"GET /v1/labels/{id}\"}, identity: [api_key], algorithm: sliding_log, limit: 1, window_s: 60}\n")
+			p := start(t, dir, append(documented(t, "gateways/"+name+".md"), "--rules", "file:rules.yaml")...)
+			for i, want := range []int{200, 429} {
+				q := []string{"X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/v1/labels/7", "X-Forwarded-For", "203.0.113.9", "X-Api-Key", "acct_1"}
+				if r, body := askFrom(t, "127.0.0.1", p.http, http.MethodGet, "/v1/ratelimit:forward", "", q...); r.StatusCode != want {
+					t.Errorf("request %d: %d %s, want %d", i+1, r.StatusCode, body, want)
+				}
+			}
+		})
+	}
+}

@@ -20,15 +20,18 @@ func TestWrite(t *testing.T) {
 			`{"type":"urn:tallygate:problem:rate_limit_exceeded","title":"Too many requests","status":429,"code":"rate_limit_exceeded","error":"rate_limit_exceeded","verdict":"deny","denied_by":"labels","retry_after_seconds":7}`,
 		},
 		{
-			"an error", "", problem.Problem{Title: "Too large", Status: 413, Code: "too_large", Detail: `"<` + "\xff", Pointer: "#/key", Rule: "r"},
+			"an error", "",
+			problem.Problem{Title: "Too large", Status: 413, Code: "too_large", Detail: `"<` + "\xff", Pointer: "#/key", Rule: "r"},
 			`{"type":"urn:tallygate:problem:too_large","title":"Too large","status":413,"code":"too_large","detail":"\"\u003c\ufffd","pointer":"#/key","rule":"r"}`,
 		},
 		{
-			"at once", "0", problem.Problem{Title: "Not ready", Status: 503, Code: "closed"},
+			"at once", "0",
+			problem.Problem{Title: "Not ready", Status: 503, Code: "closed"},
 			`{"type":"urn:tallygate:problem:closed","title":"Not ready","status":503,"code":"closed","retry_after_seconds":0}`,
 		},
 		{
-			"a date to wait for", "Tue, 01 Dec 2026 00:00:00 GMT", problem.Problem{Title: "Not ready", Status: 503, Code: "closed"},
+			"a date to wait for", "Tue, 01 Dec 2026 00:00:00 GMT",
+			problem.Problem{Title: "Not ready", Status: 503, Code: "closed"},
 			`{"type":"urn:tallygate:problem:closed","title":"Not ready","status":503,"code":"closed"}`,
 		},
 	} {

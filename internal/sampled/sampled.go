@@ -46,6 +46,7 @@ func (l *Log) StoreAway(now time.Time, err error) {
 // that is less than a second ago.
 func (l *Log) Warn(now time.Time, message string, args ...any) {
 	if unlogged, ok := l.gate.Pass(now, time.Second); ok {
+		//nolint:sloglint // the message is each caller's own constant
 		l.to.Warn(message, append(args, "unlogged", unlogged)...)
 	}
 }
