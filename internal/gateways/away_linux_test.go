@@ -2,9 +2,13 @@ package gateways_test
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -50,6 +54,7 @@ func TestAway(t *testing.T) {
 			if err := s.signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
+			eventually(t, "all its threads are stopped", s.stopped)
 			t.Run("it is stopped with connections open", func(t *testing.T) { passes(t, addr, b.away) })
 			if err := s.signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
@@ -114,7 +119,19 @@ func TestAwayAndClosed(t *testing.T) {
 // returns starts Tallygate again where it was.
 func (s *setting) returns(t *testing.T) {
 	t.Helper()
-	s.pod = start(t, s.dir, append(slices.Clip(s.args), "--http", s.http)...)
+	s.pod = start(t, s.dir, s.args...)
+}
+
+// stopped reports whether no thread of Tallygate runs: a signal takes its time.
+func (s *setting) stopped() bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", s.process.Pid))
+	for _, thread := range threads {
+		text, _ := os.ReadFile(thread)
+		if _, state, _ := strings.Cut(string(text), ") "); !strings.HasPrefix(state, "T ") {
+			return false
+		}
+	}
+	return len(threads) > 0
 }
 
 // mute listens at addr and never answers; end it with what is returned. The kernel takes

@@ -3,6 +3,7 @@ package gateways_test
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -93,7 +94,7 @@ func open(t testing.TB) *setting {
 	write(t, dir, "rules.yaml", "rules:\n"+window("labels", "GET /v1/labels/{id}", "api_key", 3)+"}\n"+
 		window("login", "POST /login", "ip", 2)+"}\n"+window("plain", "GET /open", "ip", 1000)+"}\n"+
 		window("closed", "GET /closed", "ip", 100)+", fail_mode: closed}\n")
-	args := append(documented(t, "api.md"), "--rules", "file:rules.yaml", "--store", "redis://"+s.redis.Addr, "--store-deadline", patient)
+	args := append(documented(t, "api.md"), "--rules", "file:rules.yaml", "--store", "redis://"+s.redis.Addr, "--store-deadline", patient, "--http", port(t))
 	s.dir, s.args = dir, args
 	s.pod = start(t, dir, args...)
 	application := httptest.NewServer(http.HandlerFunc(s.show))
@@ -110,15 +111,28 @@ func (s *setting) show(w http.ResponseWriter, r *http.Request) {
 	_ = r.Header.Write(w)
 }
 
-// port returns an address that was free a moment ago.
+// port returns an address of 127.0.0.1 for a test to listen at: nobody else does, and no
+// connection is made from there, which the system does from ports above 32767. That no
+// other test has it is held by the same port of UDP.
 func port(t testing.TB) string {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var config net.ListenConfig
+	for range 100 {
+		number := 10_000 + rand.IntN(10_000)
+		addr := fmt.Sprintf("127.0.0.1:%d", number)
+		held, err := config.ListenPacket(t.Context(), "udp", addr)
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { _ = held.Close() })
+		l, err := config.Listen(t.Context(), "tcp", fmt.Sprintf(":%d", number))
+		if err == nil {
+			_ = l.Close()
+			return addr
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // place puts the test's addresses, and what it swaps, in place of what is printed.
