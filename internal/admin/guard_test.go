@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -262,6 +263,29 @@ func TestGuard_databaseAway(t *testing.T) {
 	}
 	if text := log.String(); !strings.Contains(text, "db.internal") || strings.Contains(text, "secret-key") || strings.Contains(text, "in-the-body") {
 		t.Errorf("the log says %s", text)
+	}
+}
+
+// busy is a writer that others go before.
+type busy struct{ away }
+
+func (busy) Apply(context.Context, rulestore.Author, ...rulestore.Change) (rulestore.Applied, error) {
+	return rulestore.Applied{}, fmt.Errorf("%w: of db.internal", rulestore.ErrBusy)
+}
+
+func TestGuard_writersThatWait(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(c *admin.Config) { c.Writer = busy{} })
+	for _, q := range [][]string{
+		{"PUT", "/v1/rules/a", bucket("a", 20, `"owner":"kim"`)},
+		{"POST", "/v1/overrides", `{"overrides":[{"rule":"a","key":"k","burst":5}]}`},
+	} {
+		got := r.ask(t, q[0], q[1], q[2], ifMatch(1))
+		p := got.problem(t)
+		if got.status != 503 || p.Code != api.Overloaded || got.header.Get("Retry-After") != "5" ||
+			!strings.Contains(p.Detail, "nothing was changed") || strings.Contains(string(got.body), "db.internal") {
+			t.Errorf("%s %s: status %d: %s", q[0], q[1], got.status, got.body)
+		}
 	}
 }
 

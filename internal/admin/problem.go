@@ -93,6 +93,10 @@ func status(code api.Code) (status int, title string) {
 // reason.
 const retryAfter = 1
 
+// busyAfter is what a writer is told to wait whose turn did not come within 10 s: a
+// change that takes so long is a large bulk.
+const busyAfter = 5
+
 // problem completes a refusal.
 func (r *refusal) problem() api.Problem {
 	p := r.Problem
@@ -150,6 +154,11 @@ func write(w http.ResponseWriter, kind string, status int, body any) {
 func ofStore(err error, at func(index int) string) error {
 	if r, ok := errors.AsType[*refusal](err); ok {
 		return r
+	}
+	if errors.Is(err, rulestore.ErrBusy) {
+		out := refuse(api.Overloaded, rulestore.ErrBusy.Error()+"; nothing was changed, try again")
+		out.RetryAfter, out.cause = busyAfter, err
+		return out
 	}
 	e, ok := errors.AsType[*rulestore.Error](err)
 	if !ok {

@@ -22,8 +22,12 @@ const (
 	Elsewhere Code = "changed_elsewhere"
 )
 
-// Error is an answer: nothing was changed. Any other error of a Writer says that
-// the database could not be asked; where the connection was lost during the
+// ErrBusy is the error of a Writer whose turn did not come: changes go one after the
+// other, and one before it takes long. Nothing was changed.
+var ErrBusy = errors.New("another change of the rules is being made and takes long")
+
+// Error is an answer: nothing was changed. Any other error of a Writer but ErrBusy says
+// that the database could not be asked; where the connection was lost during the
 // commit, the change may have been made, and reading tells.
 type Error struct {
 	Code Code

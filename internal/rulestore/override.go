@@ -31,46 +31,60 @@ func KeyID(by, key []string) string {
 
 // Identity returns what a rule counts by, as far as its live body can be read.
 func (r *Rule) Identity() []string {
-	rule, problems := rules.ParseRule(r.Live)
-	if len(problems) > 0 {
+	base := r.Base()
+	return base.Identity()
+}
+
+// Base is the live version of a rule as its overrides need it, read once.
+type Base struct {
+	exists   bool
+	rule     rules.Rule
+	problems rules.Problems
+}
+
+// Base reads the live version.
+func (r *Rule) Base() Base {
+	b := Base{exists: r.Exists()}
+	b.rule, b.problems = rules.ParseRule(r.Live)
+	return b
+}
+
+// Identity returns what the rule counts by, as far as it can be read.
+func (b *Base) Identity() []string {
+	if len(b.problems) > 0 {
 		return nil
 	}
-	return rule.Identity
+	return b.rule.Identity
 }
 
-// ReadOverride reads the body of a change strictly, for stores, and returns the
-// override's rule and key and the body as it is stored.
-func ReadOverride(c Change) (rule string, key []string, body json.RawMessage, err error) {
-	o, problems := rules.ParseOverride(c.Body)
-	switch {
-	case len(problems) > 0:
-		return "", nil, nil, faulty(problems)
-	case c.Rule != "" && c.Rule != o.Rule:
-		return "", nil, nil, invalid("the body is of rule " + o.Rule)
-	case c.Key != nil && !slices.Equal(c.Key, o.Key):
-		return "", nil, nil, invalid("the body is of another key")
-	}
-	body, err = json.Marshal(o)
-	return o.Rule, o.Key, body, err
-}
-
-// Fits checks an override's body against the live rule it is of.
-func (r *Rule) Fits(body json.RawMessage) error {
-	if !r.Exists() {
+// Fits checks an override without faults of its own against its rule.
+func (b *Base) Fits(o *rules.Override) error {
+	if !b.exists {
 		return &Error{Code: NotFound, Message: "there is no such rule"}
 	}
-	rule, problems := rules.ParseRule(r.Live)
-	if len(problems) > 0 {
-		return faulty(problems)
+	if len(b.problems) > 0 {
+		return faulty(b.problems)
 	}
-	o, problems := rules.ParseOverride(body)
-	if len(problems) > 0 {
-		return faulty(problems)
-	}
-	if faults := rule.FaultsOf(&o); len(faults) > 0 {
+	if faults := b.rule.FaultsOf(o); len(faults) > 0 {
 		return faulty(faults)
 	}
 	return nil
+}
+
+// ReadOverride reads the body of a change strictly, for stores, and returns the
+// override and the body as it is stored.
+func ReadOverride(c Change) (rules.Override, json.RawMessage, error) {
+	o, problems := rules.ParseOverride(c.Body)
+	switch {
+	case len(problems) > 0:
+		return rules.Override{}, nil, faulty(problems)
+	case c.Rule != "" && c.Rule != o.Rule:
+		return rules.Override{}, nil, invalid("the body is of rule " + o.Rule)
+	case c.Key != nil && !slices.Equal(c.Key, o.Key):
+		return rules.Override{}, nil, invalid("the body is of another key")
+	}
+	body, err := json.Marshal(o)
+	return o, body, err
 }
 
 // misfitsShown is how many overrides a warning names.

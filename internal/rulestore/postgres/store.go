@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -44,6 +45,13 @@ const (
 	// idleTimeout ends the transaction of a process that stands still: it holds the
 	// lock that all writers need.
 	idleTimeout = 5 * time.Second
+)
+
+// What PostgreSQL says of a statement that took too long: query_canceled, and
+// lock_not_available where the URL sets a lock_timeout.
+const (
+	queryCanceled    = "57014"
+	lockNotAvailable = "55P03"
 )
 
 // Store is a database. See package rulestore for what it can.
@@ -96,6 +104,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		Write: db, Read: db,
 		Snapshot: sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
 		Lock:     `SELECT revision FROM revision WHERE id = 1 FOR UPDATE`,
+		Busy:     busy,
+		Table:    table,
 		Notify:   notify,
 		Poll:     poll, Now: cfg.Now,
 		Clock: `CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)`,
@@ -113,6 +123,12 @@ func (s *Store) Close() error {
 	s.stop()
 	<-s.done
 	return s.DB.Close()
+}
+
+// busy reports whether a statement waited too long, for the lock of another writer.
+func busy(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (e.Code == queryCanceled || e.Code == lockNotAvailable)
 }
 
 func preset(params map[string]string, name, value string) {

@@ -49,6 +49,8 @@ func Run(t *testing.T, open func(*testing.T) Harness) {
 		"resets":                               testResets,
 		"refusals":                             testRefusals,
 		"bulks are all or nothing":             testBulk,
+		"a large bulk":                         testLargeBulk,
+		"writers that wait are told":           testBusy,
 		"dry runs":                             testDryRun,
 		"history and audit":                    testAudit,
 		"pages":                                testPages,

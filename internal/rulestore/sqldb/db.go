@@ -24,6 +24,11 @@ type Config struct {
 	Snapshot sql.TxOptions
 	// Lock returns the revision and locks its row until the transaction ends.
 	Lock string
+	// Table returns rows of the same columns, texts, int64s and bools, as a query and its
+	// parameters, which come after so many others.
+	Table func(after int, rows [][]any) (query string, params []any)
+	// Busy reports whether an error says that another writer holds the lock for long.
+	Busy func(error) bool
 	// Notify is run in each writing transaction with the revision as text, to wake
 	// other processes. Optional.
 	Notify string
@@ -39,6 +44,8 @@ type Config struct {
 // DB is the store. It is safe for concurrent use.
 type DB struct {
 	cfg Config
+	// writing has the one writer of this process that is at work.
+	writing chan struct{}
 
 	mu   sync.Mutex    // guards hint
 	hint chan struct{} // closed by the next Hint
@@ -55,7 +62,9 @@ var (
 )
 
 // New returns the store on a database whose tables are there.
-func New(cfg Config) *DB { return &DB{cfg: cfg, hint: make(chan struct{})} }
+func New(cfg Config) *DB {
+	return &DB{cfg: cfg, writing: make(chan struct{}, 1), hint: make(chan struct{})}
+}
 
 // Close closes the pools. Waits under way end with their contexts.
 func (d *DB) Close() error { return errors.Join(d.cfg.Read.Close(), d.cfg.Write.Close()) }

@@ -36,8 +36,10 @@ const (
 	queryOverridesPage  = `SELECT ` + overrideColumns + ` FROM overrides
 		WHERE NOT deleted AND ($1 = '' OR rule_id = $1) AND (rule_id > $2 OR rule_id = $2 AND key_id > $3)
 		ORDER BY rule_id, key_id LIMIT $4`
-	putOverride = `INSERT INTO overrides (` + overrideColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-		ON CONFLICT (rule_id, key_id) DO UPDATE SET
+	// Of some of a rule, and of many rows at once: see writer.fetch and insert.
+	queryOverridesIn = `SELECT ` + overrideColumns + ` FROM overrides WHERE rule_id = $1 AND key_id IN `
+	putOverrides     = `INSERT INTO overrides (` + overrideColumns + `) `
+	replaceOverrides = ` ON CONFLICT (rule_id, key_id) DO UPDATE SET
 			key_json = excluded.key_json, body = excluded.body, version = excluded.version, revision = excluded.revision,
 			deleted = excluded.deleted, changed_at_ms = excluded.changed_at_ms`
 
@@ -52,8 +54,7 @@ const (
 	addReset         = `INSERT INTO resets (rule_id, key_json, revision, at_ms) VALUES ($1, $2, $3, $4)`
 	pruneResets      = `DELETE FROM resets WHERE at_ms < $1`
 
-	addEntry = `INSERT INTO audit (revision, at_ms, who, why, action, rule_id, key_json, version, was, became)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
+	addEntries = `INSERT INTO audit (revision, at_ms, who, why, action, rule_id, key_json, version, was, became) `
 	queryAudit = `SELECT ` + auditColumns + ` FROM audit
 		WHERE ($1 = '' OR rule_id = $1) AND ($2 = '' OR key_json = $2) AND ($3 = '' OR who = $3) AND ($4 = '' OR action = $4)
 			AND at_ms >= $5 AND at_ms < $6 AND id < $7

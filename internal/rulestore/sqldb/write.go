@@ -7,11 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/rulestore"
-	"github.com/tallygate/tallygate/rules"
 )
 
 // Apply implements rulestore.Writer.
@@ -33,30 +33,69 @@ func (d *DB) write(ctx context.Context, by rulestore.Author, changes []rulestore
 	if n := len(changes); n == 0 || n > rulestore.MaxChanges {
 		return rulestore.Applied{}, &rulestore.Error{Code: rulestore.Invalid, Message: fmt.Sprintf("a bulk has 1 to %d changes, not %d", rulestore.MaxChanges, n)}
 	}
-	tx, err := d.cfg.Write.BeginTx(ctx, nil)
+	changes = slices.Clone(changes)
+	for i := range changes {
+		if changes[i].Rule == "" {
+			changes[i].Rule = idOf(changes[i].Body)
+		}
+	}
+	w := writer{table: d.cfg.Table, by: by, patterns: map[string]int{}, overrides: readOverrides(changes)} // before the lock that all wait for
+	done, err := d.turn(ctx)
+	if err != nil {
+		return rulestore.Applied{}, err
+	}
+	defer done()
+	tx, last, err := d.lock(ctx)
 	if err != nil {
 		return rulestore.Applied{}, err
 	}
 	defer func() { _ = tx.Rollback() }() // nothing after a commit
-	var last int64
-	if err := tx.QueryRowContext(ctx, d.cfg.Lock).Scan(&last); err != nil {
-		return rulestore.Applied{}, err
-	}
-	at := d.cfg.Now().UTC().Truncate(time.Millisecond)
-	w := writer{tx: tx, by: by, at: at, revision: max(last+1, at.UnixMilli()), patterns: map[string]int{}}
+	w.tx, w.at = tx, d.cfg.Now().UTC().Truncate(time.Millisecond)
+	w.revision = max(last+1, w.at.UnixMilli())
 	applied := rulestore.Applied{Revision: w.revision, Results: make([]rulestore.Result, len(changes))}
 	for i, c := range changes {
-		if c.Rule == "" {
-			c.Rule = idOf(c.Body)
-		}
-		if applied.Results[i], err = w.change(ctx, c); err != nil {
+		if applied.Results[i], err = w.change(ctx, i, c); err != nil {
 			return rulestore.Applied{}, placed(err, i, c)
 		}
 	}
-	if !keep {
-		return applied, nil
+	if err := w.flush(ctx); err != nil || !keep {
+		return applied, err
 	}
 	return applied, d.commit(ctx, tx, w.revision)
+}
+
+// turnWithin is how long a writer of this process waits for those before it, as long
+// as both databases have one wait for those of other processes.
+const turnWithin = 10 * time.Second
+
+// turn waits until no other writer of this process is at work: they would only hold
+// connections until the database lets them in. done ends the turn.
+func (d *DB) turn(ctx context.Context) (done func(), err error) {
+	late := time.NewTimer(turnWithin)
+	defer late.Stop()
+	select {
+	case d.writing <- struct{}{}:
+		return func() { <-d.writing }, nil
+	case <-late.C:
+		return nil, rulestore.ErrBusy
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// lock begins the transaction and returns the last revision once no writer of another
+// process is at work.
+func (d *DB) lock(ctx context.Context) (tx *sql.Tx, last int64, err error) {
+	tx, err = d.cfg.Write.BeginTx(ctx, nil)
+	if err == nil {
+		if err = tx.QueryRowContext(ctx, d.cfg.Lock).Scan(&last); err != nil {
+			_ = tx.Rollback() // it wrote nothing
+		}
+	}
+	if err != nil && d.cfg.Busy(err) {
+		err = fmt.Errorf("%w: %w", rulestore.ErrBusy, err)
+	}
+	return tx, last, err
 }
 
 // commit makes a transaction count, under its revision.
@@ -93,19 +132,21 @@ func placed(err error, index int, c rulestore.Change) error {
 // writer makes the changes of one transaction.
 type writer struct {
 	tx       *sql.Tx
+	table    func(after int, rows [][]any) (string, []any)
 	by       rulestore.Author
 	at       time.Time
 	revision int64
 	patterns map[string]int // of the rules that were given one
+	overrides
 }
 
-func (w *writer) change(ctx context.Context, c rulestore.Change) (rulestore.Result, error) {
+func (w *writer) change(ctx context.Context, place int, c rulestore.Change) (rulestore.Result, error) {
 	switch c.Action {
 	case rulestore.ActionPut, rulestore.ActionPropose, rulestore.ActionCanary, rulestore.ActionPromote,
 		rulestore.ActionRollback, rulestore.ActionShadow, rulestore.ActionEnforce, rulestore.ActionDelete:
 		return w.rule(ctx, c)
 	case rulestore.ActionOverride, rulestore.ActionLift:
-		return w.override(ctx, c)
+		return w.override(ctx, place, c)
 	case rulestore.ActionReset:
 		return rulestore.Result{}, w.reset(ctx, c)
 	}
@@ -130,12 +171,15 @@ func (w *writer) rule(ctx context.Context, c rulestore.Change) (rulestore.Result
 		return rulestore.Result{}, err
 	}
 	next.Revision = w.revision
+	if err := w.flush(ctx); err != nil { // what follows reads the rows
+		return rulestore.Result{}, err
+	}
 	if c.Action == rulestore.ActionDelete {
 		if err := w.liftAll(ctx, c.Rule); err != nil {
 			return rulestore.Result{}, err
 		}
 	}
-	delete(w.patterns, next.ID) // what is a pattern is its identity's to say
+	w.forget(next.ID) // what is one key, and what a pattern, is its identity's to say
 	values := columns(&next)
 	if _, err := w.tx.ExecContext(ctx, putRule, values...); err != nil {
 		return rulestore.Result{}, err
@@ -154,7 +198,7 @@ func (w *writer) rule(ctx context.Context, c rulestore.Change) (rulestore.Result
 	if result.After, err = next.State(); err != nil {
 		return result, err
 	}
-	return result, w.audit(ctx, c.Action, c.Rule, nil, result)
+	return result, w.audit(c.Action, c.Rule, nil, result)
 }
 
 // misfits warns of the overrides that do not fit what a change put into force or on
@@ -191,111 +235,6 @@ func (w *writer) find(ctx context.Context, id string) (rulestore.Rule, error) {
 	return r, err
 }
 
-// override makes, replaces or removes one.
-func (w *writer) override(ctx context.Context, c rulestore.Change) (rulestore.Result, error) {
-	next := rulestore.Override{Rule: c.Rule, Key: c.Key}
-	var err error
-	if c.Action == rulestore.ActionOverride {
-		if next.Rule, next.Key, next.Body, err = rulestore.ReadOverride(c); err != nil {
-			return rulestore.Result{}, err
-		}
-	}
-	rule, err := w.find(ctx, next.Rule)
-	if err != nil {
-		return rulestore.Result{}, err
-	}
-	now, err := scanOverride(w.tx.QueryRowContext(ctx, queryOverride, next.Rule, rulestore.KeyID(rule.Identity(), next.Key)))
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return rulestore.Result{}, err
-	}
-	current := now.Version
-	if now.Deleted {
-		current = 0
-	}
-	if err := rulestore.Match(current, c.IfMatch); err != nil {
-		return rulestore.Result{}, about(err, next)
-	}
-	if c.Action == rulestore.ActionLift {
-		if current == 0 {
-			return rulestore.Result{}, &rulestore.Error{Code: rulestore.NotFound, Rule: next.Rule, Key: next.Key, Message: "is not there"}
-		}
-		return w.lift(ctx, now)
-	}
-	if err := rule.Fits(next.Body); err != nil {
-		return rulestore.Result{}, about(err, next)
-	}
-	if current == 0 && rules.IsPattern(rule.Identity(), next.Key) {
-		if err := w.onePatternMore(ctx, &rule); err != nil {
-			return rulestore.Result{}, about(err, next)
-		}
-	}
-	next.ID, next.Version = rulestore.KeyID(rule.Identity(), next.Key), now.Version+1
-	return w.keep(ctx, c.Action, now, next)
-}
-
-// onePatternMore refuses a pattern beyond those that a rule may have. They are counted
-// once a transaction: a bulk may hold all of them.
-func (w *writer) onePatternMore(ctx context.Context, rule *rulestore.Rule) error {
-	count, counted := w.patterns[rule.ID]
-	if !counted {
-		all, err := list(ctx, w.tx, scanOverride, queryOverridesOf, rule.ID)
-		if err != nil {
-			return err
-		}
-		count = rulestore.Patterns(rule.Identity(), all)
-	}
-	w.patterns[rule.ID] = count + 1
-	return rulestore.CheckPatterns(count)
-}
-
-// about names the override that an error is of.
-func about(err error, o rulestore.Override) error {
-	if e, ok := errors.AsType[*rulestore.Error](err); ok {
-		e.Rule, e.Key = o.Rule, o.Key
-	}
-	return err
-}
-
-// liftAll removes the overrides of a rule: they would come back with it. There may be
-// 100,000 of them, so that it takes two statements and not some for each.
-func (w *writer) liftAll(ctx context.Context, rule string) error {
-	at := toMS(w.at)
-	if _, err := w.tx.ExecContext(ctx, addLifts, rule, w.revision, at, w.by.Who, w.by.Why, string(rulestore.ActionLift)); err != nil {
-		return err
-	}
-	_, err := w.tx.ExecContext(ctx, liftOverrides, rule, w.revision, at)
-	return err
-}
-
-func (w *writer) lift(ctx context.Context, now rulestore.Override) (rulestore.Result, error) {
-	next := now
-	next.Version, next.Deleted = now.Version+1, true
-	delete(w.patterns, now.Rule) // counted again if need be
-	return w.keep(ctx, rulestore.ActionLift, now, next)
-}
-
-// keep stores what became of an override.
-func (w *writer) keep(ctx context.Context, action rulestore.Action, now, next rulestore.Override) (rulestore.Result, error) {
-	next.Revision, next.ChangedAt = w.revision, w.at
-	key, err := keyText(next.Key)
-	if err != nil {
-		return rulestore.Result{}, err
-	}
-	_, err = w.tx.ExecContext(ctx, putOverride, next.Rule, next.ID, key, string(next.Body),
-		next.Version, next.Revision, next.Deleted, toMS(next.ChangedAt))
-	if err != nil {
-		return rulestore.Result{}, err
-	}
-	result := rulestore.Result{Version: next.Version, Override: next}
-	if now.Exists() {
-		result.Before = now.Body
-	}
-	if next.Exists() {
-		result.After = next.Body
-	}
-	return result, w.audit(ctx, action, next.Rule, next.Key, result)
-}
-
 // reset adds an event to the feed, and forgets those that are long over.
 func (w *writer) reset(ctx context.Context, c rulestore.Change) error {
 	if err := rulestore.CheckReset(c); err != nil {
@@ -320,17 +259,7 @@ func (w *writer) reset(ctx context.Context, c rulestore.Change) error {
 	if _, err := w.tx.ExecContext(ctx, addReset, c.Rule, key, w.revision, toMS(w.at)); err != nil {
 		return err
 	}
-	return w.audit(ctx, c.Action, c.Rule, c.Key, rulestore.Result{})
-}
-
-func (w *writer) audit(ctx context.Context, action rulestore.Action, rule string, key []string, r rulestore.Result) error {
-	text, err := keyText(key)
-	if err != nil {
-		return err
-	}
-	_, err = w.tx.ExecContext(ctx, addEntry, w.revision, toMS(w.at), w.by.Who, w.by.Why, string(action), rule, text,
-		r.Version, string(r.Before), string(r.After))
-	return err
+	return w.audit(c.Action, c.Rule, c.Key, rulestore.Result{})
 }
 
 // idOf returns the rule that a body names, as far as it can be read.

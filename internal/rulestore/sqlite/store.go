@@ -13,10 +13,12 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/pressly/goose/v3"
 	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/tallygate/tallygate/internal/rulestore/sqldb"
 )
@@ -33,6 +35,9 @@ const (
 	poll = 500 * time.Millisecond
 	// readers bounds the connections for reading: each has a page cache of 2 MB.
 	readers = 4
+	// writeCacheKB is the page cache of the connection that writes: a bulk of 100,000
+	// overrides is in an index at 1,000 places at once.
+	writeCacheKB, readCacheKB = 16_000, 2_000
 )
 
 // Store is a database in a file. See package rulestore for what it can.
@@ -54,27 +59,45 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	write, err := pool(cfg.Path, "immediate", 1)
+	write, err := pool(cfg.Path, "immediate", 1, writeCacheKB)
 	if err != nil {
 		return nil, err
 	}
 	if err := migrate(ctx, write); err != nil {
 		return nil, fmt.Errorf("%s: %w", cfg.Path, errors.Join(err, write.Close()))
 	}
-	read, err := pool(cfg.Path, "deferred", readers)
+	read, err := pool(cfg.Path, "deferred", readers, readCacheKB)
 	if err != nil {
 		return nil, errors.Join(err, write.Close())
 	}
 	return &Store{sqldb.New(sqldb.Config{
 		Write: write, Read: read,
-		Lock: `SELECT revision FROM revision WHERE id = 1`, // the transaction is immediate: it has the lock
-		Poll: poll, Now: cfg.Now,
+		Lock:  `SELECT revision FROM revision WHERE id = 1`, // the transaction is immediate: it has the lock
+		Busy:  isBusy,
+		Table: table,
+		Poll:  poll, Now: cfg.Now,
 	})}, nil
 }
 
+// table returns rows as values. Their parameters have no names, as $1 is one: SQLite
+// looks through all names for each.
+func table(_ int, rows [][]any) (query string, params []any) {
+	row := "(" + strings.Repeat("?,", len(rows[0])-1) + "?)"
+	for _, cells := range rows {
+		params = append(params, cells...)
+	}
+	return "VALUES " + strings.Repeat(row+",", len(rows)-1) + row, params
+}
+
+// isBusy reports whether an error is that of a writer whose turn did not come.
+func isBusy(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return ok && e.Code()&0xFF == sqlite3.SQLITE_BUSY // the upper bits tell which kind
+}
+
 // pool opens connections that all have the settings of name.
-func pool(path, lock string, most int) (*sql.DB, error) {
-	connector, err := sqlite.NewConnector(name(path, lock))
+func pool(path, lock string, most, cacheKB int) (*sql.DB, error) {
+	connector, err := sqlite.NewConnector(name(path, lock, cacheKB))
 	if err != nil {
 		return nil, err
 	}
@@ -86,12 +109,13 @@ func pool(path, lock string, most int) (*sql.DB, error) {
 
 // name is what the driver calls a file by, with the settings that are a
 // connection's and not the file's.
-func name(path, lock string) string {
+func name(path, lock string, cacheKB int) string {
 	settings := url.Values{
 		// busy_timeout first: the change to WAL needs a lock, too. FULL: what was
 		// answered survives a loss of power.
 		"_pragma": {
 			fmt.Sprintf("busy_timeout(%d)", busy.Milliseconds()), "journal_mode(WAL)", "synchronous(FULL)",
+			fmt.Sprintf("cache_size(-%d)", cacheKB), // below 0 it is kB, not pages
 		},
 		"_txlock": {lock},
 	}

@@ -42,7 +42,7 @@ func open(t testing.TB, path string) *sqlite.Store {
 // raw opens a file without a store.
 func raw(t testing.TB, path string) *sql.DB {
 	t.Helper()
-	connector, err := driver.NewConnector(sqlite.Name(path, "deferred"))
+	connector, err := driver.NewConnector(sqlite.Name(path, "deferred", 2_000))
 	if err != nil {
 		t.Fatal(err)
 	}
