@@ -19,6 +19,7 @@ import (
 	"github.com/tallygate/tallygate/internal/admin"
 	"github.com/tallygate/tallygate/internal/admin/token"
 	"github.com/tallygate/tallygate/internal/rulestore"
+	"github.com/tallygate/tallygate/internal/rulestore/wire"
 	"github.com/tallygate/tallygate/internal/tlsfiles"
 	"github.com/tallygate/tallygate/metrics"
 )
@@ -82,7 +83,7 @@ func book(cfg *admin.Config, rules ruleBook) {
 // elsewhere gives the API of a pod the rules it works from, to read.
 func elsewhere(cfg *admin.Config, where string, f *followed) {
 	cfg.ControlPlane = maskURL(where)
-	book(cfg, rulestore.ReadOnly{Reader: f.reader, Why: "the rules are at " + cfg.ControlPlane + ": change them there"})
+	book(cfg, rulestore.ReadOnly{Reader: &wire.Copy{Reader: f.reader}, Why: "the rules are at " + cfg.ControlPlane + ": change them there"})
 }
 
 // scrapes answers GET /metrics.

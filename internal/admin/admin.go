@@ -27,6 +27,7 @@ import (
 	"github.com/tallygate/tallygate/internal/candidate"
 	"github.com/tallygate/tallygate/internal/fleet"
 	"github.com/tallygate/tallygate/internal/rulestore"
+	"github.com/tallygate/tallygate/internal/rulestore/wire"
 	"github.com/tallygate/tallygate/store"
 )
 
@@ -162,7 +163,7 @@ func New(cfg Config) (*API, error) {
 	if a.now == nil {
 		a.now = time.Now
 	}
-	a.mirror = mirror{reader: cfg.Reader, now: a.now}
+	a.mirror.all = wire.Copy{Reader: cfg.Reader, Now: a.now}
 	a.pace = newPace(or(cfg.Rate, 50), or(cfg.Burst, 200), store.MemoryConfig{MaxBuckets: maxPaced, Now: a.now})
 	a.requests = make(chan struct{}, or(cfg.MaxInflight, 256))
 	a.polls = make(chan struct{}, or(cfg.MaxPolls, 4096))

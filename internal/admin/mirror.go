@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/internal/rulestore/wire"
@@ -15,13 +14,11 @@ import (
 // the database one question, and pages of one revision are of one moment. Asked for
 // one thing the API goes to the database.
 type mirror struct {
-	reader rulestore.Reader
-	now    func() time.Time
+	all wire.Copy
 
-	mu       sync.Mutex
-	set      rulestore.Set
-	facts    map[string]facts
-	compared time.Time
+	mu    sync.Mutex // guards what follows
+	hash  string     // of the set that facts are of
+	facts map[string]facts
 }
 
 // facts are what a list asks of a rule, read once a body: somebody may change one by
@@ -47,38 +44,14 @@ type view struct {
 func (m *mirror) view(ctx context.Context) (view, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	next, err := m.next(ctx)
+	set, err := m.all.Whole(ctx)
 	if err != nil {
 		return view{}, err
 	}
-	if next.Hash != m.set.Hash || m.facts == nil {
-		m.facts = factsOf(next.Rules, m.facts)
+	if set.Hash != m.hash || m.facts == nil {
+		m.facts, m.hash = factsOf(set.Rules, m.facts), set.Hash
 	}
-	m.set = next
-	return view{m.set, m.facts}, nil
-}
-
-// next asks for what changed, and from time to time for everything: somebody may
-// change rows by hand.
-func (m *mirror) next(ctx context.Context) (rulestore.Set, error) {
-	now := m.now()
-	if !m.compared.IsZero() && now.Sub(m.compared) < rulestore.WholeEvery {
-		changes, err := m.reader.Since(ctx, m.set.Revision)
-		switch {
-		case err != nil:
-			return rulestore.Set{}, err
-		case changes.Revision == m.set.Revision:
-			return m.set, nil
-		case changes.Revision > m.set.Revision:
-			return wire.Merge(m.set, changes), nil
-		}
-		// The database is an older one than before.
-	}
-	set, err := m.reader.Whole(ctx)
-	if err == nil {
-		m.compared = now
-	}
-	return set, err
+	return view{set, m.facts}, nil
 }
 
 // factsOf reads rules, but for those that did not change.

@@ -82,6 +82,24 @@ func (h *held) differing(set *Set) Changes {
 	return out
 }
 
+// with returns the digest of what is held once changes are taken.
+func (h *held) with(c *Changes) string {
+	sum := h.sum
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		if sum = sum.Minus(h.rules[r.ID]); !r.Deleted {
+			sum = sum.Plus(r.Sum())
+		}
+	}
+	for i := range c.Overrides {
+		o := &c.Overrides[i]
+		if sum = sum.Minus(h.overrides[OverrideName{o.Rule, o.ID}].sum); !o.Deleted {
+			sum = sum.Plus(o.Sum())
+		}
+	}
+	return sum.String()
+}
+
 // take takes changes over and returns them as package rules knows them.
 func (h *held) take(c Changes) rules.Delta {
 	var list []Rule

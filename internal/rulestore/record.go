@@ -101,8 +101,13 @@ type Changes struct {
 	// revision asked for, the database is an older one, and only [Reader.Whole] tells
 	// what is in it.
 	Revision int64
+	// Forgotten says that it is not known any more what changed: only [Reader.Whole]
+	// tells what there is. Rules and Overrides are empty then.
+	Forgotten bool
 	// Now is the store's clock at the answer.
 	Now time.Time
+	// Hash is that of the Set at Revision; "" where the reader does not know it.
+	Hash string
 	// Rules and Overrides are as they are now, tombstones among them, in the order of
 	// revisions. One that changed twice is there once.
 	Rules     []Rule

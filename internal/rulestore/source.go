@@ -11,7 +11,7 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// WholeEvery is how often a [Source] compares all it has with the database: what
+// WholeEvery is how often all that is followed is compared with the database: what
 // somebody changed there without a new revision takes effect within it.
 const WholeEvery = time.Minute
 
@@ -19,7 +19,9 @@ const WholeEvery = time.Minute
 type SourceConfig struct {
 	// Reader is asked. Required.
 	Reader Reader
-	// WholeEvery is the time between two comparisons; 0 means WholeEvery.
+	// WholeEvery is the time between two comparisons with a reader that does not tell
+	// the digest of all there is, and with one that does after the digest was another
+	// one; 0 means WholeEvery.
 	WholeEvery time.Duration
 	// Now is this process's clock; nil means time.Now.
 	Now func() time.Time
@@ -28,7 +30,7 @@ type SourceConfig struct {
 }
 
 // Source has a rules.Watcher work from a store: everything once, then what changed,
-// and each minute what differs from everything. Each reset is passed on once. Load and
+// and where that does not lead to what there is, what differs from everything. Each reset is passed on once. Load and
 // Next are for one goroutine at a time; the other methods may be called at any time.
 type Source struct {
 	cfg SourceConfig
@@ -36,6 +38,9 @@ type Source struct {
 	// Of the last load.
 	held     held
 	compared time.Time // zero before the first
+	// doubted is when the digest last said that something else is there: where everything
+	// does not help, it is not read again at once.
+	doubted time.Time
 
 	revision atomic.Int64
 	clock    clock
@@ -66,7 +71,7 @@ func (s *Source) Offset() time.Duration { return s.clock.offset() }
 
 // Load implements rules.Source: everything, each time.
 func (s *Source) Load(ctx context.Context) (rules.Set, rules.Problems, rules.Version, error) {
-	set, resets, err := s.whole(ctx)
+	set, resets, err := s.whole(ctx, Changes{})
 	if err != nil {
 		return rules.Set{}, nil, rules.Version{}, err
 	}
@@ -109,23 +114,36 @@ func (s *Source) begin(set Set) rules.Set {
 	return rules.Set{Rules: delta.Rules, Candidates: delta.Candidates, Overrides: delta.Overrides, Unread: delta.Unread}
 }
 
-// changes returns what changed since the last load.
+// changes returns what changed since the last load. Where the reader tells the digest
+// of all there is, each answer is the comparison of everything.
 func (s *Source) changes(ctx context.Context) (Changes, error) {
-	if s.cfg.Now().Sub(s.compared) >= s.cfg.WholeEvery {
-		return s.compare(ctx)
-	}
 	changes, err := s.since(ctx)
-	if err == nil && changes.Revision < s.held.revision {
+	switch {
+	case err != nil:
+		return Changes{}, err
+	case changes.Revision < s.held.revision:
 		s.cfg.Log.Warn("the database of the rules is an older one than before; taking what is in it",
 			"revision", changes.Revision, "before", s.held.revision)
-		return s.compare(ctx)
+		return s.compare(ctx, changes)
+	case changes.Forgotten:
+		return s.compare(ctx, changes)
+	case changes.Hash != "" && s.held.with(&changes) != changes.Hash:
+		if now := s.cfg.Now(); s.doubted.IsZero() || now.Sub(s.doubted) >= s.cfg.WholeEvery {
+			s.doubted = now
+			return s.compare(ctx, changes)
+		}
+	case changes.Hash != "":
+		s.compared = s.cfg.Now()
+	case s.cfg.Now().Sub(s.compared) >= s.cfg.WholeEvery:
+		return s.compare(ctx, changes)
 	}
-	return changes, err
+	return changes, nil
 }
 
-// compare returns how everything differs from what was passed on.
-func (s *Source) compare(ctx context.Context) (Changes, error) {
-	set, resets, err := s.whole(ctx)
+// compare returns how everything differs from what was passed on, of which known is
+// what changes were told.
+func (s *Source) compare(ctx context.Context, known Changes) (Changes, error) {
+	set, resets, err := s.whole(ctx, known)
 	if err != nil {
 		return Changes{}, err
 	}
@@ -138,10 +156,10 @@ func (s *Source) compare(ctx context.Context) (Changes, error) {
 	return changes, nil
 }
 
-// whole reads everything, and the resets up to there that were not passed on. They are
-// asked for after it, so that none between the two is missed; those that came later
-// are for the next time.
-func (s *Source) whole(ctx context.Context) (Set, []Reset, error) {
+// whole reads everything, and the resets up to there that were not passed on. Those that
+// are not among the known ones are asked for after it, so that none between the two is
+// missed; those that came later are for the next time.
+func (s *Source) whole(ctx context.Context, known Changes) (Set, []Reset, error) {
 	asked := s.cfg.Now()
 	set, err := s.cfg.Reader.Whole(ctx)
 	if err != nil {
@@ -151,12 +169,13 @@ func (s *Source) whole(ctx context.Context) (Set, []Reset, error) {
 	if s.compared.IsZero() || set.Revision <= s.held.revision {
 		return set, nil, nil
 	}
-	changes, err := s.since(ctx)
-	if err != nil {
-		return Set{}, nil, err
+	if known.Revision < set.Revision {
+		if known, err = s.since(ctx); err != nil {
+			return Set{}, nil, err
+		}
 	}
 	late := func(r Reset) bool { return r.Revision > set.Revision }
-	return set, slices.DeleteFunc(changes.Resets, late), nil
+	return set, slices.DeleteFunc(known.Resets, late), nil
 }
 
 func (s *Source) since(ctx context.Context) (Changes, error) {

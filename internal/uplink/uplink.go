@@ -126,8 +126,14 @@ func (e *StatusError) Error() string {
 	return text
 }
 
+// streamed is an answer that reads itself, piece by piece.
+type streamed interface {
+	Decode(from *json.Decoder) error
+}
+
 // Do calls and reads the answer, JSON, into answer, unless that is nil or the
-// answer is 204. ctx bounds all of it.
+// answer is 204. One with a method Decode(*json.Decoder) error reads itself, so that
+// its JSON is nowhere as a whole. ctx bounds all of it.
 func (c *Client) Do(ctx context.Context, r Request, answer any) error {
 	escaped := make([]string, len(r.Path))
 	for i, part := range r.Path {
@@ -171,7 +177,12 @@ func (c *Client) read(resp *http.Response, most int64, answer any) error {
 	}
 	limited := &io.LimitedReader{R: resp.Body, N: most + 1}
 	decoder := json.NewDecoder(limited)
-	err := decoder.Decode(answer)
+	var err error
+	if s, ok := answer.(streamed); ok {
+		err = s.Decode(decoder)
+	} else {
+		err = decoder.Decode(answer)
+	}
 	if err == nil {
 		if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
 			err = errors.New("there is more after it, or it was cut off")

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -54,27 +53,22 @@ type ClientConfig struct {
 }
 
 // Client reads the rules of record from a control plane's feed. It is safe for
-// concurrent use. It holds a copy of the set, so that the comparison of everything
-// costs a hash and no transfer.
+// concurrent use. It holds no rows: changes come with the digest of all there is, which
+// tells who follows them whether they have it.
 type Client struct {
 	cfg ClientConfig
 	up  *uplink.Client
 
-	mu     sync.Mutex  // guards what follows
-	mirror wire.Mirror // what the last Whole and the Sinces after it told
-	has    bool        // whether mirror is anything
-	kept   *told       // an answer for the next question
+	mu sync.Mutex // guards what follows
+	// kept is an answer for the next Since, left one of everything for the next Whole.
+	kept, left *told
 }
 
 // told is an answer of the control plane, read and checked.
 type told struct {
-	asked     int64 // since which revision
-	at        time.Time
-	whole     bool
-	hash      string
-	set       rulestore.Set // if whole
-	changes   rulestore.Changes
-	allResets []rulestore.Reset // if whole, the remembered ones
+	wire.Answer
+	asked int64 // since which revision
+	at    time.Time
 }
 
 var (
@@ -110,113 +104,49 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Whole implements rulestore.Reader. Where changes lead to the hash that the control
-// plane tells, they are all that is transferred.
+// Whole implements rulestore.Reader.
 func (c *Client) Whole(ctx context.Context) (rulestore.Set, error) {
-	// One that is no newer than the copy may be of before the copy: it is asked again.
-	if kept := c.take(func(t *told) bool { return t.whole && t.revision() > c.mirror.Revision() }); kept != nil {
-		return c.adopt(kept), nil
-	}
-	c.mu.Lock()
-	since, has := c.mirror.Revision(), c.has && c.mirror.Revision() > 0
-	c.mu.Unlock()
-	if has {
-		t, err := c.ask(ctx, since, 0)
-		if err != nil {
+	t := c.take(&c.left, func(*told) bool { return true })
+	if t == nil {
+		var err error
+		if t, err = c.ask(ctx, 0, 0); err != nil {
 			return rulestore.Set{}, err
 		}
-		if set, ok := c.follow(t, since); ok {
-			return set, nil
-		}
-		if t.whole {
-			return c.adopt(t), nil
+		if !t.Whole {
+			return rulestore.Set{}, errors.New("the control plane was asked for all rules and tells changes")
 		}
 	}
-	t, err := c.ask(ctx, 0, 0)
-	if err != nil {
-		return rulestore.Set{}, err
-	}
-	if !t.whole {
-		return rulestore.Set{}, errors.New("the control plane was asked for all rules and tells changes")
-	}
-	return c.adopt(t), nil
-}
-
-// follow brings the copy up to date by changes, and reports whether it is then what
-// the control plane has.
-func (c *Client) follow(t *told, since int64) (rulestore.Set, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t.whole || c.mirror.Revision() != since {
-		return rulestore.Set{}, false
-	}
-	c.mirror.Apply(t.changes)
-	set := c.mirror.Set()
-	if set.Hash != t.hash {
-		return rulestore.Set{}, false
-	}
-	set.Now = c.nowOf(t)
-	set.Rules, set.Overrides = slices.Clone(set.Rules), slices.Clone(set.Overrides)
-	return set, true
-}
-
-// adopt takes a whole answer as the copy.
-func (c *Client) adopt(t *told) rulestore.Set {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.mirror.Replace(t.set)
-	c.has, c.kept = true, nil // what was kept is older than this, or this
-	set := t.set
-	set.Now = c.nowOf(t)
-	return set
+	return rulestore.Set{Revision: t.Revision, Now: c.nowOf(t), Hash: t.Hash, Rules: t.Rules, Overrides: t.Overrides}, nil
 }
 
 // Since implements rulestore.Reader.
 func (c *Client) Since(ctx context.Context, revision int64) (rulestore.Changes, error) {
-	t := c.take(func(t *told) bool { return t.asked == revision })
+	t := c.take(&c.kept, func(t *told) bool { return t.asked == revision })
 	if t == nil {
 		var err error
 		if t, err = c.ask(ctx, revision, 0); err != nil {
 			return rulestore.Changes{}, err
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	ours := c.has && c.mirror.Revision() == revision
-	if t.whole {
-		return c.differenceLocked(t, revision, ours), nil
+	changes := rulestore.Changes{Revision: t.Revision, Now: c.nowOf(t), Hash: t.Hash}
+	switch {
+	case t.Whole && revision > 0:
+		// The control plane does not remember what changed, or has an older database.
+		changes.Forgotten = true
+		c.mu.Lock()
+		c.left = t
+		c.mu.Unlock()
+	case t.Revision < revision:
+		return changes, nil // only the whole set tells what is there
+	default:
+		changes.Rules, changes.Overrides = t.Rules, t.Overrides
 	}
-	if ours {
-		c.mirror.Apply(t.changes)
-	}
-	changes := t.changes
-	changes.Now = c.nowOf(t)
-	return changes, nil
-}
-
-// differenceLocked makes changes of a whole answer: the control plane does not
-// remember what happened since the revision, or has an older database. Where we do
-// not know what the caller has, the answer is that only Whole tells, for which it is
-// kept.
-func (c *Client) differenceLocked(t *told, revision int64, ours bool) rulestore.Changes {
-	if t.set.Revision < revision || !ours && revision > 0 {
-		c.kept = t
-		return rulestore.Changes{Revision: min(t.set.Revision, revision-1), Now: c.nowOf(t)}
-	}
-	var before rulestore.Set
-	if ours {
-		before = c.mirror.Set()
-	}
-	changes := wire.Diff(before, t.set)
-	changes.Now = c.nowOf(t)
-	for _, reset := range t.allResets {
+	for _, reset := range t.Resets { // an answer of everything has older ones, too
 		if reset.Revision > revision {
 			changes.Resets = append(changes.Resets, reset)
 		}
 	}
-	c.mirror.Replace(t.set)
-	c.has = true
-	return changes
+	return changes, nil
 }
 
 // Wait implements rulestore.Waiter by long polls. What the last one tells is kept for
@@ -241,7 +171,7 @@ func (c *Client) Wait(ctx context.Context, since int64) error {
 			c.cfg.Log.Info("the control plane answers again", "failures", failures)
 			failures = 0
 		}
-		if t.revision() != since {
+		if t.Revision != since {
 			c.mu.Lock()
 			c.kept = t
 			c.mu.Unlock()
@@ -264,15 +194,15 @@ func (c *Client) logAway(err error) {
 	c.cfg.Log.Warn("the control plane does not answer; trying on", "error", err)
 }
 
-// take returns the kept answer if it fits and is fresh, once.
-func (c *Client) take(fits func(*told) bool) *told {
+// take returns an answer that was put aside, once, if it fits and is fresh.
+func (c *Client) take(from **told, fits func(*told) bool) *told {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := c.kept
+	t := *from
 	if t == nil || !fits(t) {
 		return nil
 	}
-	c.kept = nil
+	*from = nil
 	if c.cfg.Now().Sub(t.at) > keptFor {
 		return nil
 	}
@@ -281,14 +211,11 @@ func (c *Client) take(fits func(*told) bool) *told {
 
 // nowOf is the control plane's clock now, by an answer.
 func (c *Client) nowOf(t *told) time.Time {
-	now := t.changes.Now
-	if now.IsZero() {
-		return now
+	if t.Now.IsZero() {
+		return t.Now
 	}
-	return now.Add(c.cfg.Now().Sub(t.at))
+	return t.Now.Add(c.cfg.Now().Sub(t.at))
 }
-
-func (t *told) revision() int64 { return t.changes.Revision }
 
 // ask asks once and checks the answer.
 func (c *Client) ask(ctx context.Context, since int64, wait time.Duration) (*told, error) {
@@ -300,39 +227,38 @@ func (c *Client) ask(ctx context.Context, since int64, wait time.Duration) (*tol
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	var a wire.Answer
-	err := c.up.Do(ctx, uplink.Request{Method: http.MethodGet, Path: []string{"v1", "changes"}, Query: query, MaxAnswer: maxAnswer}, &a)
-	if err != nil {
+	t := &told{asked: since}
+	request := uplink.Request{Method: http.MethodGet, Path: []string{"v1", "changes"}, Query: query, MaxAnswer: maxAnswer}
+	if err := c.up.Do(ctx, request, &t.Answer); err != nil {
 		return nil, err
 	}
-	return c.check(since, a)
+	t.at = c.cfg.Now()
+	if err := t.check(); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left != nil && c.left.Revision != t.Revision {
+		c.left = nil // it is not what there is any more
+	}
+	return t, nil
 }
 
 // check refuses answers that make no sense. A revision that goes back is for
 // rulestore.Source to judge.
-func (c *Client) check(since int64, a wire.Answer) (*told, error) {
-	t := &told{asked: since, at: c.cfg.Now(), whole: a.Whole, hash: a.Hash}
-	rules, overrides, resets := a.Records()
-	t.changes = rulestore.Changes{Revision: a.Revision}
-	if a.NowMS > 0 {
-		t.changes.Now = time.UnixMilli(a.NowMS).UTC()
-	}
+func (t *told) check() error {
 	switch {
-	case a.Revision < 0 || a.Hash == "":
-		return nil, fmt.Errorf("the control plane's answer has revision %d and hash %.80q, which makes no sense", a.Revision, a.Hash)
-	case !a.Whole && a.Revision == since && len(rules)+len(overrides)+len(resets) > 0:
-		return nil, fmt.Errorf("the control plane tells changes since revision %d that lead nowhere", since)
-	case !a.Whole && a.Revision < since:
-		return t, nil // only the whole set tells what is there
-	case !a.Whole:
-		t.changes.Rules, t.changes.Overrides, t.changes.Resets = rules, overrides, resets
-		return t, nil
+	case t.Revision < 0 || t.Hash == "":
+		return fmt.Errorf("the control plane's answer has revision %d and hash %.80q, which makes no sense", t.Revision, t.Hash)
+	case !t.Whole && t.Revision == t.asked && len(t.Rules)+len(t.Overrides)+len(t.Resets) > 0:
+		return fmt.Errorf("the control plane tells changes since revision %d that lead nowhere", t.asked)
+	case !t.Whole:
+		return nil
 	}
-	t.allResets = resets
-	t.set = rulestore.Set{Revision: a.Revision, Hash: a.Hash, Rules: rules, Overrides: overrides}
-	t.set.Sort()
-	if got := rulestore.Digest(t.set.Rules, t.set.Overrides); got != a.Hash {
-		return nil, fmt.Errorf("the rules that the control plane tells have hash %.16q, not %.16q as it says; they are not taken", got, a.Hash)
+	set := rulestore.Set{Rules: t.Rules, Overrides: t.Overrides}
+	set.Sort()
+	if got := rulestore.Digest(t.Rules, t.Overrides); got != t.Hash {
+		return fmt.Errorf("the rules that the control plane tells have hash %.16q, not %.16q as it says; they are not taken", got, t.Hash)
 	}
-	return t, nil
+	return nil
 }

@@ -1,12 +1,15 @@
 package feed_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -57,43 +60,54 @@ func TestClientFollows(t *testing.T) {
 	server := httptest.NewServer(count)
 	defer server.Close()
 	c := client(t, server.URL, nil)
-	source := rulestore.NewSource(rulestore.SourceConfig{Reader: c, WholeEvery: time.Hour})
-	load := func() rules.Set {
+	log := new(bytes.Buffer)
+	source := rulestore.NewSource(rulestore.SourceConfig{Reader: c, WholeEvery: time.Nanosecond, Log: slog.New(slog.NewTextHandler(log, nil))})
+	w, err := rules.NewWatcher(rules.WatcherConfig{Source: source, Every: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = w.Close() }()
+	load := func(what string, transfers int64, want ...string) {
 		t.Helper()
 		eventually(t, "the hub has it", func() bool { return h.Set().Hash == d.current().Hash && h.Revision() == d.current().Revision })
-		set, _, version, err := source.Load(t.Context())
-		if err != nil || version.Content != d.current().Hash || source.Revision() != d.current().Revision {
-			t.Fatalf("revision %d, %v; want %d", source.Revision(), err, d.current().Revision)
+		before := count.whole.Load()
+		if err := w.Reload(t.Context()); err != nil || source.Revision() != d.current().Revision {
+			t.Fatalf("%s: revision %d, %v; want %d", what, source.Revision(), err, d.current().Revision)
 		}
-		return set
+		var got []string
+		for _, r := range w.Snapshot().Rules() {
+			got = append(got, r.ID())
+		}
+		if !slices.Equal(got, want) || count.whole.Load()-before != transfers {
+			t.Errorf("%s: rules %v after %d questions for everything; want %v after %d", what, got, count.whole.Load()-before, want, transfers)
+		}
 	}
-	load()
+	load("the first load", 1, "a")
 	d.put("b", 1)
 	d.remove("a", 2)
-	if set := load(); len(set.Rules) != 1 || set.Rules[0].ID != "b" {
-		t.Errorf("rules %v", set.Rules)
-	}
-	for i := range 10 { // more than the hub remembers: a whole answer, one of whose rows is gone
-		d.put(fmt.Sprint("c", i), 1)
+	load("changes", 0, "b")
+	load("no change", 0, "b")
+	var many []string
+	for i := range 10 {
+		many = append(many, fmt.Sprint("c", i))
+		d.put(many[i], 1)
 	}
 	d.remove("b", 2)
-	if set := load(); len(set.Rules) != 10 {
-		t.Errorf("%d rules, want 10", len(set.Rules))
+	load("more changes than the hub remembers, and a row gone", 0, many...) // the answer is everything
+	if strings.Contains(log.String(), "older") {
+		t.Errorf("log:\n%s", log)
 	}
 	d.older(first)
-	if set := load(); len(set.Rules) != 1 || set.Rules[0].ID != "a" {
-		t.Errorf("an older database: %v", set.Rules)
-	}
-	wholes := count.whole.Load()
-	set, err := c.Whole(t.Context())
-	if err != nil || set.Hash != d.current().Hash || count.whole.Load() != wholes {
-		t.Errorf("the comparison: %v, %d transfers of everything", err, count.whole.Load()-wholes)
-	}
+	load("an older database", 0, "a")
 	d.byHand("a", 7)
-	eventually(t, "the hub has it", func() bool { return h.Set().Hash == d.current().Hash })
-	set, err = c.Whole(t.Context())
-	if err != nil || set.Hash != d.current().Hash || count.whole.Load() != wholes+1 {
-		t.Errorf("the comparison after a change by hand: %v, %d transfers", err, count.whole.Load()-wholes)
+	load("a change by hand", 1, "a")
+	if lim, _ := w.Snapshot().Rule("a").Effective("x", time.Now()); lim.Burst != 7 {
+		t.Errorf("burst %d after a change by hand, want 7", lim.Burst)
+	}
+	for _, word := range []string{"older", "without a new revision"} {
+		if strings.Count(log.String(), word) != 1 {
+			t.Errorf("%q is not there once in the log:\n%s", word, log)
+		}
 	}
 }
 
@@ -139,7 +153,7 @@ func TestClientThatKnowsNothingYet(t *testing.T) {
 	defer server.Close()
 	c := client(t, server.URL, nil)
 	changes, err := c.Since(t.Context(), 4)
-	if err != nil || changes.Revision >= 4 {
+	if err != nil || !changes.Forgotten || changes.Revision != 8 || len(changes.Rules) > 0 {
 		t.Fatalf("%+v, %v", changes, err)
 	}
 	set, err := c.Whole(t.Context())

@@ -197,6 +197,8 @@ func (h *Hub) load(ctx context.Context) error {
 		h.cfg.Log.Warn("the database of the rules is an older one than before; serving what is in it",
 			"revision", changes.Revision, "before", now.set.Revision)
 		return h.whole(ctx)
+	case changes.Forgotten:
+		return h.whole(ctx)
 	case changes.Revision > now.set.Revision:
 		h.publish(now.after(h.nameable(changes), h.cfg.Keep), changes.Now)
 	}

@@ -61,7 +61,7 @@ func get(t testing.TB, server *httptest.Server, query string) wire.Answer {
 	}
 	defer resp.Body.Close()
 	var a wire.Answer
-	if err := json.NewDecoder(resp.Body).Decode(&a); err != nil || resp.StatusCode != http.StatusOK {
+	if err := a.Decode(json.NewDecoder(resp.Body)); err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("%s: status %d, %v", query, resp.StatusCode, err)
 	}
 	return a
@@ -109,7 +109,7 @@ func TestAnswers(t *testing.T) {
 		if text := strings.Join(got, " "); a.Whole != tt.whole || text != tt.want || a.Revision != 5 || a.Hash != d.current().Hash {
 			t.Errorf("%s: whole %v, %q at %d, want %v, %q at 5", tt.name, a.Whole, text, a.Revision, tt.whole, tt.want)
 		}
-		if ahead := time.Until(time.UnixMilli(a.NowMS)); ahead < 59*time.Minute || ahead > 61*time.Minute {
+		if ahead := time.Until(a.Now); ahead < 59*time.Minute || ahead > 61*time.Minute {
 			t.Errorf("%s: now is %v ahead, want the database's hour", tt.name, ahead)
 		}
 	}
@@ -479,7 +479,7 @@ func TestStream(t *testing.T) {
 	for event := range strings.SplitSeq(text.String(), "\n\n") {
 		if _, data, ok := strings.Cut(event, "\ndata: "); ok {
 			var a wire.Answer
-			if err := json.Unmarshal([]byte(data), &a); err != nil {
+			if err := a.Decode(json.NewDecoder(strings.NewReader(data))); err != nil {
 				t.Errorf("%s: %v", event, err)
 			}
 			events = append(events, a)

@@ -18,26 +18,26 @@ import (
 
 // watcher is one that asks from time to time, and keeps a copy.
 type watcher struct {
-	mirror wire.Mirror
+	mirror rulestore.Set
 	resets []int64 // revisions of the resets it was told
 }
 
 // ask asks the hub and follows the answer.
 func (w *watcher) ask(t *rapid.T, h *feed.Hub) {
-	since := w.mirror.Revision()
+	since := w.mirror.Revision
 	recorder := httptest.NewRecorder()
 	h.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, fmt.Sprintf("/v1/changes?since=%d", since), nil))
 	var a wire.Answer
-	if err := json.Unmarshal(recorder.Body.Bytes(), &a); err != nil || recorder.Code != http.StatusOK {
+	if err := a.Decode(json.NewDecoder(recorder.Body)); err != nil || recorder.Code != http.StatusOK {
 		t.Fatalf("%d %s", recorder.Code, recorder.Body)
 	}
-	list, overrides, resets := a.Records()
+	list, overrides, resets := a.Rules, a.Overrides, a.Resets
 	if a.Whole {
-		w.mirror.Replace(rulestore.Set{Revision: a.Revision, Hash: a.Hash, Rules: list, Overrides: overrides})
+		w.mirror = rulestore.Set{Revision: a.Revision, Hash: a.Hash, Rules: list, Overrides: overrides}
 	} else {
-		w.mirror.Apply(rulestore.Changes{Revision: a.Revision, Rules: list, Overrides: overrides})
+		w.mirror = wire.Merge(w.mirror, rulestore.Changes{Revision: a.Revision, Rules: list, Overrides: overrides})
 	}
-	if got := w.mirror.Set(); got.Hash != a.Hash || got.Revision != a.Revision || got.Hash != h.Set().Hash {
+	if got := w.mirror; got.Hash != a.Hash || got.Revision != a.Revision || got.Hash != h.Set().Hash {
 		t.Fatalf("since %d (whole %v) the copy is %+v; want %+v", since, a.Whole, got, h.Set())
 	}
 	for _, reset := range resets {

@@ -1,9 +1,11 @@
 package feed
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"sort"
+	"strconv"
 	"sync"
 	"time"
 
@@ -141,9 +143,9 @@ func (s *state) encode(from int) ([]byte, error) {
 	if from < 0 {
 		c.Rules, c.Overrides = s.set.Rules, s.set.Overrides
 	}
-	return wire.Encode(struct {
-		Hash  string `json:"hash"`
-		Whole bool   `json:"whole"`
-		wire.Rows
-	}{s.set.Hash, from < 0, wire.RowsOf(c.Rules, c.Overrides, c.Resets)})
+	out := bytes.NewBufferString(`{"hash":"` + s.set.Hash + `","whole":` + strconv.FormatBool(from < 0) + `,`)
+	rows := wire.NewWriter(out)
+	rows.All(c.Rules, c.Overrides, c.Resets)
+	err := rows.Close()
+	return out.Bytes(), err
 }

@@ -1,6 +1,8 @@
 package wire_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -60,15 +62,21 @@ func TestRowsTravelExactly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := drawSet(t, 9)
 		resets := []rulestore.Reset{{Rule: "a", Key: []string{"x", "<"}, Revision: 4, At: time.UnixMilli(7).UTC()}}
-		encoded, err := wire.Encode(wire.Answer{Revision: 9, Rows: wire.RowsOf(set.Rules, set.Overrides, resets)})
-		if err != nil {
+		encoded := bytes.NewBufferString(`{"revision":9,"new":[{}],`) // with a field of a version to come
+		w := wire.NewWriter(encoded)
+		w.All(set.Rules, set.Overrides, resets)
+		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		var back wire.Answer
-		if err := json.Unmarshal(encoded, &back); err != nil {
-			t.Fatalf("%s: %v", encoded, err)
+		if bytes.ContainsRune(encoded.Bytes(), '\n') {
+			t.Fatalf("%s has a newline, which ends an event", encoded)
 		}
-		list, overrides, again := back.Records()
+		var back wire.Answer
+		d := json.NewDecoder(encoded)
+		if err := back.Decode(d); err != nil || d.More() || back.Revision != 9 {
+			t.Fatalf("%+v, %v", back, err)
+		}
+		list, overrides, again := back.Rules, back.Overrides, back.Resets
 		if !reflect.DeepEqual(list, set.Rules) && len(list)+len(set.Rules) > 0 || !reflect.DeepEqual(overrides, set.Overrides) && len(overrides)+len(set.Overrides) > 0 {
 			t.Fatalf("got %+v %+v, want %+v %+v", list, overrides, set.Rules, set.Overrides)
 		}
@@ -78,44 +86,104 @@ func TestRowsTravelExactly(t *testing.T) {
 	})
 }
 
-// The difference of two sets leads from one to the other; so does a mirror that is
-// told it in parts, with rows that changed again.
-func TestMirrorFollows(t *testing.T) {
+// diff is what changed between two sets, the slow way.
+func diff(before, after rulestore.Set) rulestore.Changes {
+	c := rulestore.Changes{Revision: after.Revision}
+	for _, r := range after.Rules {
+		if !slices.ContainsFunc(before.Rules, func(b rulestore.Rule) bool { return reflect.DeepEqual(b, r) }) {
+			c.Rules = append(c.Rules, r)
+		}
+	}
+	for _, r := range before.Rules {
+		if !slices.ContainsFunc(after.Rules, func(a rulestore.Rule) bool { return a.ID == r.ID }) {
+			c.Rules = append(c.Rules, rulestore.Rule{ID: r.ID, Deleted: true})
+		}
+	}
+	for _, o := range after.Overrides {
+		if !slices.ContainsFunc(before.Overrides, func(b rulestore.Override) bool { return reflect.DeepEqual(b, o) }) {
+			c.Overrides = append(c.Overrides, o)
+		}
+	}
+	for _, o := range before.Overrides {
+		if !slices.ContainsFunc(after.Overrides, func(a rulestore.Override) bool { return a.Rule == o.Rule && a.ID == o.ID }) {
+			c.Overrides = append(c.Overrides, rulestore.Override{Rule: o.Rule, ID: o.ID, Deleted: true})
+		}
+	}
+	return c
+}
+
+// Changes lead from one set to the next, in one step or by way of another, and leave the
+// set before as it is.
+func TestMergeFollows(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		sets := []rulestore.Set{drawSet(t, 1), drawSet(t, 2), drawSet(t, 3)}
-		var m wire.Mirror
-		m.Replace(sets[0])
-		m.Apply(wire.Diff(sets[0], sets[1]))
-		if rapid.Bool().Draw(t, "look between") && m.Set().Hash != sets[1].Hash {
-			t.Fatalf("got %+v, want %+v", m.Set(), sets[1])
+		held, rows := sets[0], slices.Clone(sets[0].Rules)
+		first, second := diff(sets[0], sets[1]), diff(sets[1], sets[2])
+		both := rulestore.Changes{
+			Revision: 3, Rules: slices.Concat(first.Rules, second.Rules), Overrides: slices.Concat(first.Overrides, second.Overrides),
 		}
-		m.Apply(wire.Diff(sets[1], sets[2]))
-		m.Apply(rulestore.Changes{Revision: 2, Rules: []rulestore.Rule{{ID: "back", Version: 1}}}) // leads back: none
-		if got := m.Set(); got.Hash != sets[2].Hash || m.Revision() != 3 {
-			t.Fatalf("got %+v, want %+v", got, sets[2])
+		for name, got := range map[string]rulestore.Set{
+			"step by step": wire.Merge(wire.Merge(sets[0], first), second),
+			"at once":      wire.Merge(sets[0], both),
+		} {
+			if got.Hash != sets[2].Hash || got.Revision != 3 {
+				t.Fatalf("%s: got %+v, want %+v", name, got, sets[2])
+			}
 		}
-		if back := wire.Merge(m.Set(), wire.Diff(m.Set(), sets[0])); back.Hash != sets[0].Hash {
-			t.Fatalf("back: got %+v, want %+v", back, sets[0])
+		if !reflect.DeepEqual(held.Rules, rows) && len(rows) > 0 {
+			t.Fatal("a set that was handed out changed")
 		}
 	})
 }
 
-// A mirror keeps nothing that its callers may change.
-func TestMirrorKeepsACopy(t *testing.T) {
+// reader has a set that a test puts there, and counts questions.
+type reader struct {
+	set     rulestore.Set
+	changes rulestore.Changes
+	wholes  int
+}
+
+func (r *reader) Whole(context.Context) (rulestore.Set, error) {
+	r.wholes++
+	return r.set, nil
+}
+
+func (r *reader) Since(context.Context, int64) (rulestore.Changes, error) { return r.changes, nil }
+
+// A copy asks for everything once, and again where changes do not tell all.
+func TestCopy(t *testing.T) {
 	t.Parallel()
-	set := rulestore.Set{Revision: 1, Rules: []rulestore.Rule{{ID: "a", Version: 1}}}
-	var m wire.Mirror
-	m.Replace(set)
-	set.Rules[0].Version = 9
-	if got := m.Set().Rules[0].Version; got != 1 {
-		t.Errorf("version %d", got)
+	rule := func(version int64) rulestore.Rule { return rulestore.Rule{ID: "a", Version: version} }
+	whole := func(revision, version int64) rulestore.Set {
+		list := []rulestore.Rule{rule(version)}
+		return rulestore.Set{Revision: revision, Rules: list, Hash: rulestore.Digest(list, nil)}
 	}
-	before := slices.Clone(m.Set().Rules)
-	held := m.Set()
-	m.Apply(rulestore.Changes{Revision: 2, Rules: []rulestore.Rule{{ID: "a", Version: 2}}})
-	m.Set()
-	if !reflect.DeepEqual(held.Rules, before) {
-		t.Error("a set that was handed out changed")
+	now := time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC)
+	r := &reader{}
+	c := wire.Copy{Reader: r, Now: func() time.Time { return now }}
+	for _, tt := range []struct {
+		name    string
+		set     rulestore.Set
+		changes rulestore.Changes
+		after   time.Duration
+		wholes  int
+	}{
+		{"the first question", whole(1, 1), rulestore.Changes{}, 0, 1},
+		{"nothing new", whole(1, 1), rulestore.Changes{Revision: 1}, 0, 0},
+		{"a change", whole(2, 2), rulestore.Changes{Revision: 2, Rules: []rulestore.Rule{rule(2)}}, 0, 0},
+		{"a change with its digest", whole(3, 3), rulestore.Changes{Revision: 3, Hash: whole(3, 3).Hash, Rules: []rulestore.Rule{rule(3)}}, 0, 0},
+		{"another digest", whole(3, 4), rulestore.Changes{Revision: 3, Hash: whole(3, 4).Hash}, 0, 1},
+		{"what is forgotten", whole(9, 5), rulestore.Changes{Revision: 9, Forgotten: true}, 0, 1},
+		{"an older database", whole(2, 2), rulestore.Changes{Revision: 2}, 0, 1},
+		{"a minute later", whole(2, 7), rulestore.Changes{Revision: 2}, rulestore.WholeEvery, 1},
+	} {
+		now = now.Add(tt.after)
+		before := r.wholes
+		r.set, r.changes = tt.set, tt.changes
+		got, err := c.Whole(t.Context())
+		if err != nil || got.Hash != tt.set.Hash || got.Revision != tt.set.Revision || r.wholes-before != tt.wholes {
+			t.Errorf("%s: %+v after %d questions for everything, %v; want %+v after %d", tt.name, got, r.wholes-before, err, tt.set, tt.wholes)
+		}
 	}
 }
