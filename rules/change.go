@@ -108,7 +108,7 @@ func (c *Compiler) writeOverrides(delta Delta) changedNames {
 	}
 	for i := range delta.Overrides {
 		o := &delta.Overrides[i]
-		c.row(o.Rule).overrides[Key(o.Key)] = o.clone()
+		c.row(o.Rule).overrides[Key(o.Key)] = c.keep(o)
 		changed.add(o.Rule, Key(o.Key))
 	}
 	for _, ref := range delta.Unread {

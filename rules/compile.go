@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/tallygate/tallygate/limit"
 )
 
 // Compile checks a set and makes the snapshot that follows prev (nil for none).
@@ -52,6 +54,9 @@ type run struct {
 	relinked bool
 	// near are the ids that unknown ones most likely stand for.
 	near map[string]string
+	// terms and limits are those made so far: overrides that say the same share them.
+	terms  map[terms]*terms
+	limits map[limit.Limit]*limit.Limit
 }
 
 // row is what is written under one id: a rule, its candidate, its overrides.
@@ -68,7 +73,7 @@ type row struct {
 	trialProblems Problems
 
 	// overrides are by Key of the values as written; nil is one that cannot be read.
-	overrides map[string]*Override
+	overrides map[string]*written
 	bad       map[string]Problems
 	// misfits are the overrides that the candidate cannot have.
 	misfits map[string]bool
@@ -90,7 +95,10 @@ func NewCompiler(prev *Snapshot) *Compiler {
 }
 
 func (c *Compiler) begin(revision int64, now time.Time) {
-	c.run = run{revision: max(revision, c.last.revision+1), nowMS: now.UnixMilli()}
+	c.run = run{
+		revision: max(revision, c.last.revision+1), nowMS: now.UnixMilli(),
+		terms: map[terms]*terms{}, limits: map[limit.Limit]*limit.Limit{},
+	}
 }
 
 // Whole is [Compile] after the last snapshot.
@@ -141,7 +149,7 @@ func (c *Compiler) Whole(set Set, revision int64, now time.Time) (*Snapshot, Pro
 func (c *Compiler) row(id string) *row {
 	r := c.rows[id]
 	if r == nil {
-		r = &row{id: id, overrides: map[string]*Override{}}
+		r = &row{id: id, overrides: map[string]*written{}}
 		c.rows[id] = r
 	}
 	return r
@@ -190,7 +198,7 @@ func (c *Compiler) writeOverride(o *Override) Problems {
 		c.doubled = append(c.doubled, problems...)
 		return problems
 	}
-	row.overrides[name] = o.clone()
+	row.overrides[name] = c.keep(o)
 	c.override(row, name)
 	return row.bad[name]
 }
@@ -222,6 +230,7 @@ func (c *Compiler) finish(resets []Ref) (*Snapshot, Problems) {
 			delete(c.rows, id)
 		}
 	}
+	c.near, c.terms, c.limits = nil, nil, nil
 	if c.relinked {
 		c.last = newSnapshot(c.revision, rules)
 	} else {
@@ -283,12 +292,6 @@ func (r *Rule) clone() Rule {
 		out.ClosedAllow[i] = slices.Clone(parts)
 	}
 	return out
-}
-
-func (o *Override) clone() *Override {
-	out := *o
-	out.Key = slices.Clone(o.Key)
-	return &out
 }
 
 func firstOf(key []string) string {

@@ -57,7 +57,7 @@ type entry struct {
 
 	// override is what the numbers are made from; nil in the rule's own entry and
 	// where an override was removed.
-	override *Override
+	override *written
 }
 
 // slowPattern is a pattern that was removed, and until when a missing bucket of a

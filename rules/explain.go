@@ -40,11 +40,11 @@ func (d *Domain) Meet(attrs map[string]string) []Met {
 }
 
 // Override returns the override whose numbers are in force for an encoded key, nil
-// for none. It must not be changed.
+// for none.
 func (c *Compiled) Override(key string, now time.Time) *Override {
 	e := c.entry(key)
 	if e.endMS <= now.UnixMilli() {
 		return nil
 	}
-	return e.override
+	return e.override.asWritten()
 }

@@ -112,11 +112,11 @@ func (c *Compiler) override(r *row, name string) {
 	delete(r.misfits, name)
 	o := r.overrides[name]
 	if r.live == nil {
-		r.note(name, c.noRule(r, o))
+		r.note(name, c.noRule(r, o.asWritten()))
 		return
 	}
 	if r.live.now.Action() != ActionLimit {
-		if o != nil {
+		if o := o.asWritten(); o != nil {
 			rep := report{rule: clip(r.id), at: o.At, out: o.Validate()}
 			rep.add("rule", r.id, "action "+string(r.live.now.Action())+" counts nothing", "remove the override")
 			r.note(name, rep.out)
@@ -138,13 +138,13 @@ func (c *Compiler) override(r *row, name string) {
 	if lim == nil {
 		return
 	}
-	s, _ := r.live.now.spotOf(o.Key) // it has been read
+	s, _ := r.live.now.spotOf(o.key) // it has been read
 	r.live.put(&s, o, lim)
 	if e := r.live.at(&s); e.endMS != never {
 		c.ends.add(end{e.endMS, r.id, name})
 	}
 	if r.trial != nil {
-		if lim, problems := r.trial.now.fits(o); len(problems) == 0 {
+		if lim, problems := r.trial.now.fits(o.asWritten()); len(problems) == 0 {
 			r.trial.put(&s, o, lim)
 		} else {
 			if r.misfits == nil {
@@ -157,8 +157,8 @@ func (c *Compiler) override(r *row, name string) {
 
 // fit returns the override and its limit, or the last good version of it and what is
 // wrong with this one; nil where there is none.
-func (c *Compiler) fit(r *row, o *Override) (*Override, *limit.Limit, Problems) {
-	rule := r.live.now
+func (c *Compiler) fit(r *row, w *written) (*written, *limit.Limit, Problems) {
+	rule, o := r.live.now, w.asWritten()
 	lim, problems := rule.fits(o)
 	s, err := rule.spotOf(o.Key)
 	if err != nil {
@@ -174,9 +174,9 @@ func (c *Compiler) fit(r *row, o *Override) (*Override, *limit.Limit, Problems) 
 		rep.add("key", o.Key[0], "the rule has "+num(MaxPatterns)+" patterns before this one", "remove some, or use another rule")
 		return nil, nil, rep.out
 	case len(problems) > 0:
-		o, lim = r.live.kept(&s)
+		w, lim = r.live.kept(&s)
 	}
-	return o, lim, problems
+	return w, lim, problems
 }
 
 func (r *row) note(name string, problems Problems) {

@@ -43,7 +43,7 @@ const (
 	scaleOverrides = 100_000
 	// scaleHeapMB bounds what the compiler and its snapshot hold of the largest set. The
 	// source of a database holds some more beside them.
-	scaleHeapMB = 75
+	scaleHeapMB = 35
 )
 
 // TestScale logs (-v) what 1,000 rules and 100,000 overrides cost: compiling all of

@@ -93,7 +93,7 @@ func (c *Compiled) pattern(s *spot) *keyPattern {
 
 // kept returns the override that was in force for a spot, and its limit, if it still
 // fits the rule.
-func (t *target) kept(s *spot) (*Override, *limit.Limit) {
+func (t *target) kept(s *spot) (*written, *limit.Limit) {
 	var last *entry
 	switch p := t.before.pattern(s); {
 	case t.before == nil:
@@ -105,7 +105,7 @@ func (t *target) kept(s *spot) (*Override, *limit.Limit) {
 	if last == nil || last.override == nil {
 		return nil, nil
 	}
-	lim, problems := t.now.fits(last.override)
+	lim, problems := t.now.fits(last.override.asWritten())
 	if len(problems) > 0 {
 		return nil, nil
 	}
@@ -113,7 +113,7 @@ func (t *target) kept(s *spot) (*Override, *limit.Limit) {
 }
 
 // put gives a spot the numbers of an override, and those that follow when they end.
-func (t *target) put(s *spot, o *Override, lim *limit.Limit) {
+func (t *target) put(s *spot, o *written, lim *limit.Limit) {
 	if !s.pattern() {
 		var last *limit.Limit
 		var slowMS int64
@@ -151,15 +151,15 @@ func (t *target) slowerThanSome(next *limit.Limit) int64 {
 }
 
 // entryOf makes the entry of an override whose limit is next, after what its keys had.
-func (t *target) entryOf(o *Override, next, last *limit.Limit, slowMS int64) *entry {
+func (t *target) entryOf(o *written, next, last *limit.Limit, slowMS int64) *entry {
 	base := &t.now.base
-	e := &entry{override: o, maxCost: cmp.Or(o.MaxCost, base.maxCost), endMS: never}
-	if !o.ExpiresAt.IsZero() {
-		e.endMS = o.ExpiresAt.UnixMilli()
+	e := &entry{override: o, maxCost: cmp.Or(o.maxCost, base.maxCost), endMS: never}
+	if !o.expiresAt.IsZero() {
+		e.endMS = o.expiresAt.UnixMilli()
 	}
 	ended := *base.lim
 	if e.endMS <= t.nowMS {
-		e.lim, e.slowMS = t.follow(last, slowMS, &ended, 2*t.revision+1)
+		e.lim, e.slowMS = t.followShared(last, slowMS, &ended, 2*t.revision+1)
 		if last == nil {
 			e.slowMS = slowUntil(next, e.lim, e.endMS)
 		}
@@ -168,7 +168,7 @@ func (t *target) entryOf(o *Override, next, last *limit.Limit, slowMS int64) *en
 		e.endMS, e.maxCost = never, base.maxCost
 		return e
 	}
-	e.lim, e.slowMS = t.follow(last, slowMS, next, 2*t.revision)
+	e.lim, e.slowMS = t.followShared(last, slowMS, next, 2*t.revision)
 	if e.endMS == never {
 		return e
 	}

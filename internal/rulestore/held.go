@@ -12,21 +12,18 @@ import (
 type held struct {
 	revision  int64
 	rules     map[string]Sum
-	overrides map[OverrideName]heldOverride
-	sum       Sum
-	bad       rowProblems
-}
-
-type heldOverride struct {
-	sum Sum
-	key []string
+	overrides map[string]map[string]Sum // by rule and ID
+	// keys are those of overrides whose ID does not tell how they are written.
+	keys map[OverrideName][]string
+	sum  Sum
+	bad  rowProblems
 }
 
 // hold is what is held of a whole set.
 func hold(set *Set, bad rowProblems) held {
 	h := held{
 		revision: set.Revision, rules: make(map[string]Sum, len(set.Rules)),
-		overrides: make(map[OverrideName]heldOverride, len(set.Overrides)), bad: bad,
+		overrides: map[string]map[string]Sum{}, keys: map[OverrideName][]string{}, bad: bad,
 	}
 	for i := range set.Rules {
 		h.putRule(&set.Rules[i])
@@ -43,9 +40,50 @@ func (h *held) putRule(r *Rule) {
 }
 
 func (h *held) putOverride(o *Override) {
-	sum := o.Sum()
-	h.overrides[OverrideName{o.Rule, o.ID}] = heldOverride{sum, o.Key}
-	h.sum = h.sum.Plus(sum)
+	of := h.overrides[o.Rule]
+	if of == nil {
+		of = map[string]Sum{}
+		h.overrides[o.Rule] = of
+	}
+	of[o.ID] = o.Sum()
+	h.sum = h.sum.Plus(of[o.ID])
+	if told := keyOfID(o.ID); len(o.Key) != 1 || told != o.Key[0] {
+		h.keys[OverrideName{o.Rule, o.ID}] = o.Key
+	}
+}
+
+// dropOverride forgets an override and returns the key it had; nil for none.
+func (h *held) dropOverride(name OverrideName) []string {
+	of := h.overrides[name.Rule]
+	sum, known := of[name.ID]
+	if !known {
+		return nil
+	}
+	key := h.key(name)
+	h.sum = h.sum.Minus(sum)
+	delete(h.keys, name)
+	if delete(of, name.ID); len(of) == 0 {
+		delete(h.overrides, name.Rule)
+	}
+	return key
+}
+
+// key returns how the key of an override that is held was written.
+func (h *held) key(name OverrideName) []string {
+	if key, odd := h.keys[name]; odd {
+		return key
+	}
+	return []string{keyOfID(name.ID)}
+}
+
+// keyOfID returns the key that an ID is of, as most are: ["acct_1"], one value that
+// stands for itself; "" where it is another.
+func keyOfID(id string) string {
+	const open, end = `["`, `"]`
+	if len(id) < len(open)+len(end) || id[:len(open)] != open || id[len(id)-len(end):] != end {
+		return ""
+	}
+	return id[len(open) : len(id)-len(end)]
 }
 
 // differing returns the rows of a whole set that are others than those held, with a
@@ -68,15 +106,16 @@ func (h *held) differing(set *Set) Changes {
 	exist := make(map[OverrideName]bool, len(set.Overrides))
 	for i := range set.Overrides {
 		o := &set.Overrides[i]
-		name := OverrideName{o.Rule, o.ID}
-		exist[name] = true
-		if was, known := h.overrides[name]; !known || was.sum != o.Sum() {
+		exist[OverrideName{o.Rule, o.ID}] = true
+		if sum, known := h.overrides[o.Rule][o.ID]; !known || sum != o.Sum() {
 			out.Overrides = append(out.Overrides, *o)
 		}
 	}
-	for name, was := range h.overrides {
-		if !exist[name] {
-			out.Overrides = append(out.Overrides, Override{Rule: name.Rule, ID: name.ID, Key: was.key, Deleted: true})
+	for rule, of := range h.overrides {
+		for id := range of {
+			if name := (OverrideName{rule, id}); !exist[name] {
+				out.Overrides = append(out.Overrides, Override{Rule: rule, ID: id, Key: h.key(name), Deleted: true})
+			}
 		}
 	}
 	return out
@@ -93,7 +132,7 @@ func (h *held) with(c *Changes) string {
 	}
 	for i := range c.Overrides {
 		o := &c.Overrides[i]
-		if sum = sum.Minus(h.overrides[OverrideName{o.Rule, o.ID}].sum); !o.Deleted {
+		if sum = sum.Minus(h.overrides[o.Rule][o.ID]); !o.Deleted {
 			sum = sum.Plus(o.Sum())
 		}
 	}
@@ -120,12 +159,10 @@ func (h *held) take(c Changes) rules.Delta {
 	for i := range c.Overrides {
 		o := &c.Overrides[i]
 		name := OverrideName{o.Rule, o.ID}
-		was := h.overrides[name]
-		h.sum = h.sum.Minus(was.sum)
-		delete(h.overrides, name)
+		key := h.dropOverride(name)
 		delete(h.bad, name)
-		if len(was.key) > 0 && (o.Deleted || !slices.Equal(was.key, o.Key)) { // or spelt otherwise now
-			gone = append(gone, rules.Ref{Rule: o.Rule, Key: was.key})
+		if len(key) > 0 && (o.Deleted || !slices.Equal(key, o.Key)) { // or spelt otherwise now
+			gone = append(gone, rules.Ref{Rule: o.Rule, Key: key})
 		}
 		if !o.Deleted {
 			h.putOverride(o)

@@ -35,7 +35,7 @@ func (p rowProblems) list() rules.Problems {
 
 // readRows reads rows that exist.
 func readRows(list []Rule, overrides []Override) (rules.Delta, rowProblems) {
-	var out rules.Delta
+	out := rules.Delta{Rules: make([]rules.Rule, 0, len(list)), Overrides: make([]rules.Override, 0, len(overrides))}
 	problems := rowProblems{}
 	for i := range list {
 		row := &list[i]

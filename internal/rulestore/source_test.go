@@ -104,7 +104,7 @@ func TestSourceTellsWhatIsGone(t *testing.T) {
 const (
 	scaleRules     = 1_000
 	scaleOverrides = 100_000
-	scaleHeapMB    = 100 // of all that follows a database
+	scaleHeapMB    = 45 // of all that follows a database
 )
 
 // TestScale logs (-v) what following 1,000 rules and 100,000 overrides costs from the
