@@ -42,7 +42,7 @@ func (m *Main) startGoverning(ctx context.Context, v *values, g *gate, stdout io
 	if g.rules.store == nil {
 		elsewhere(&cfg, v.String("rules"), g.rules)
 	} else {
-		p, err := m.startPlane(g.rules.store, g.log)
+		p, err := m.startPlane(g.rules, g.log)
 		if err != nil {
 			return nil, err
 		}

@@ -78,7 +78,7 @@ func (m *Main) control(ctx context.Context, v *values, stdout, stderr io.Writer)
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
 
-	p, err := m.startPlane(watcher.store, log)
+	p, err := m.startPlane(watcher, log)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (m *Main) untilStopped(ctx context.Context, watcher *followed, log *slog.Lo
 		case <-ctx.Done():
 			return nil
 		case <-m.Reloads:
-			reload(ctx, watcher.Watcher, log)
+			watcher.reload(ctx, log)
 		case signal := <-m.Signals:
 			log.Info("stopping", "signal", signal.String())
 			return nil

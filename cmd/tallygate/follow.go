@@ -13,6 +13,7 @@ import (
 	"github.com/tallygate/tallygate/internal/fleet"
 	"github.com/tallygate/tallygate/internal/loop"
 	"github.com/tallygate/tallygate/internal/rulestore"
+	"github.com/tallygate/tallygate/internal/rulestore/feed"
 	"github.com/tallygate/tallygate/rules"
 )
 
@@ -21,6 +22,8 @@ type followed struct {
 	*rules.Watcher
 	// store is where the rules are; nil where a control plane has them.
 	store *ruleStore
+	// hub follows the store, for this process and for pods; nil where store is.
+	hub *feed.Hub
 	// reader is what is followed; nil for a file.
 	reader rulestore.Reader
 	// reports takes this pod's reports; nil where it has no control plane.
@@ -87,6 +90,16 @@ func (m *Main) watchRules(ctx context.Context, v *values, log *slog.Logger) (f *
 		return f, err
 	}
 	f.onClose(f.store.close)
+	if v.origin["rules"] == "default" {
+		if f.first, err = firstRules(ctx, f.store, log); err != nil {
+			return f, err
+		}
+	}
+	if f.hub, err = feed.NewHub(feed.HubConfig{Reader: f.store, Waiter: f.store.hints, Now: m.Now, Log: log}); err != nil {
+		return f, err
+	}
+	f.hub.Start()
+	f.onClose(f.hub.Close)
 	if source := sourceOf(v); source != nil { // itself, so that problems name lines
 		f.Watcher, err = f.startWatcher(ctx, source, 0, log)
 		if err == nil {
@@ -94,19 +107,14 @@ func (m *Main) watchRules(ctx context.Context, v *values, log *slog.Logger) (f *
 		}
 		return f, err
 	}
-	if v.origin["rules"] == "default" {
-		if f.first, err = firstRules(ctx, f.store, log); err != nil {
-			return f, err
-		}
-	}
 	if strings.HasPrefix(where, sqliteScheme) {
-		return f, f.follow(ctx, f.store, f.store.hints, rules.DefaultEvery, log)
+		return f, f.follow(ctx, f.hub, f.hub, rules.DefaultEvery, log)
 	}
-	reader, err := f.keep(v, f.store, log)
+	reader, err := f.keep(v, f.hub, log)
 	if err != nil {
 		return f, err
 	}
-	return f, f.follow(ctx, reader, f.store.hints, spread(resyncEvery), log)
+	return f, f.follow(ctx, reader, f.hub, rules.DefaultEvery, log)
 }
 
 // openFollowed opens a database or file of rules to follow. A database on another
@@ -175,6 +183,22 @@ func (f *followed) startWatcher(ctx context.Context, source rules.Source, every 
 		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
+}
+
+// reload asks where the rules are, now. What is wrong stays as it was and is logged.
+func (f *followed) reload(ctx context.Context, log *slog.Logger) {
+	var err error
+	if f.hub != nil {
+		err = f.hub.Refresh(ctx)
+	}
+	if err == nil {
+		err = f.Reload(ctx)
+	}
+	if err != nil {
+		log.Error("rules stay as they were", "error", err)
+		return
+	}
+	log.Info("rules reloaded", "revision", f.Snapshot().Revision(), "problems", len(f.Problems()))
 }
 
 // startWithin is how long a pod without a snapshot waits for its control plane, asking

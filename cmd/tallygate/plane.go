@@ -29,30 +29,26 @@ type plane struct {
 }
 
 // startPlane starts the control plane of a database or file of rules.
-func (m *Main) startPlane(store *ruleStore, log *slog.Logger) (*plane, error) {
-	hub, err := feed.NewHub(feed.HubConfig{Reader: store, Waiter: store.hints, Now: m.Now, Log: log})
-	if err != nil {
-		return nil, err
-	}
-	p := &plane{hub: hub}
+func (m *Main) startPlane(f *followed, log *slog.Logger) (p *plane, err error) {
+	hub := f.hub
+	p = &plane{hub: hub}
 	p.registry = fleet.NewRegistry(fleet.RegistryConfig{Revision: hub.Revision, Now: m.Now, Log: log})
 	p.supervisor, err = fleet.NewSupervisor(fleet.SupervisorConfig{
 		Rules:  func() []rulestore.Rule { return hub.Set().Rules },
 		Trials: p.registry.Trials,
-		Writer: store,
+		Writer: f.store,
 		Now:    m.Now,
 		Log:    log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	hub.Start()
 	p.supervisor.Start()
 	return p, nil
 }
 
-// Close ends all of it.
-func (p *plane) Close() error { return errors.Join(p.supervisor.Close(), p.hub.Close()) }
+// Close ends all of it but the hub.
+func (p *plane) Close() error { return p.supervisor.Close() }
 
 // serve gives the API what the control plane knows.
 func (p *plane) serve(cfg *admin.Config, show func(domain, key string) string) {

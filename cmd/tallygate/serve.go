@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/tallygate/tallygate/rules"
 )
 
 func (m *Main) serveCommand(env []string) *cobra.Command {
@@ -70,7 +68,7 @@ func (m *Main) run(ctx context.Context, d front, g *gate) error {
 		case err := <-done:
 			return err
 		case <-m.Reloads:
-			reload(ctx, g.rules.Watcher, g.log)
+			g.rules.reload(ctx, g.log)
 		case signal := <-m.Signals:
 			if stopping {
 				g.log.Warn("stopping at once")
@@ -81,15 +79,6 @@ func (m *Main) run(ctx context.Context, d front, g *gate) error {
 			stop()
 		}
 	}
-}
-
-// reload reads the rules again. What is wrong stays as it was and is logged.
-func reload(ctx context.Context, watcher *rules.Watcher, log *slog.Logger) {
-	if err := watcher.Reload(ctx); err != nil {
-		log.Error("rules stay as they were", "error", err)
-		return
-	}
-	log.Info("rules reloaded", "revision", watcher.Snapshot().Revision(), "problems", len(watcher.Problems()))
 }
 
 // now reads the clock.

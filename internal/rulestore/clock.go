@@ -12,8 +12,9 @@ const (
 	clockAge     = 15 * time.Minute
 )
 
-// clock tells how far ahead the store's clock is. It is safe for concurrent use.
-type clock struct {
+// Clock tells how far ahead the store's clock is, by answers that told its time. Its zero
+// value has heard none. It is safe for concurrent use.
+type Clock struct {
 	mu      sync.Mutex
 	answers []clockAnswer // guarded by mu; the newest last
 }
@@ -25,8 +26,8 @@ type clockAnswer struct {
 	took, ahead time.Duration
 }
 
-// heard takes an answer that told the store's time; a zero one tells none.
-func (c *clock) heard(asked, answered, store time.Time) {
+// Heard takes an answer that told the store's time; a zero one tells none.
+func (c *Clock) Heard(asked, answered, store time.Time) {
 	if store.IsZero() {
 		return
 	}
@@ -39,8 +40,9 @@ func (c *clock) heard(asked, answered, store time.Time) {
 	c.answers = append(c.answers, clockAnswer{answered, took, store.Sub(asked.Add(took / 2))})
 }
 
-// offset returns what the quickest recent answer told.
-func (c *clock) offset() time.Duration {
+// Offset returns by how much the store's clock is ahead of ours, as the quickest recent
+// answer told it; 0 before the first one.
+func (c *Clock) Offset() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.answers) == 0 {

@@ -43,7 +43,7 @@ type Source struct {
 	doubted time.Time
 
 	revision atomic.Int64
-	clock    clock
+	clock    Clock
 }
 
 var _ rules.Feed = (*Source)(nil)
@@ -67,7 +67,7 @@ func (s *Source) Revision() int64 { return s.revision.Load() }
 
 // Offset returns by how much the store's clock is ahead of this process's, as the
 // quickest of the last answers told it; 0 before the first one.
-func (s *Source) Offset() time.Duration { return s.clock.offset() }
+func (s *Source) Offset() time.Duration { return s.clock.Offset() }
 
 // Load implements rules.Source: everything, each time.
 func (s *Source) Load(ctx context.Context) (rules.Set, rules.Problems, rules.Version, error) {
@@ -165,7 +165,7 @@ func (s *Source) whole(ctx context.Context, known Changes) (Set, []Reset, error)
 	if err != nil {
 		return Set{}, nil, err
 	}
-	s.clock.heard(asked, s.cfg.Now(), set.Now)
+	s.clock.Heard(asked, s.cfg.Now(), set.Now)
 	if s.compared.IsZero() || set.Revision <= s.held.revision {
 		return set, nil, nil
 	}
@@ -182,7 +182,7 @@ func (s *Source) since(ctx context.Context) (Changes, error) {
 	asked := s.cfg.Now()
 	changes, err := s.cfg.Reader.Since(ctx, s.held.revision)
 	if err == nil {
-		s.clock.heard(asked, s.cfg.Now(), changes.Now)
+		s.clock.Heard(asked, s.cfg.Now(), changes.Now)
 	}
 	return changes, err
 }

@@ -192,3 +192,59 @@ func heapMB() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc) >> 20
 }
+
+// Where the digest says that changes do not lead to what there is, everything is read;
+// where that does not help, not again for a while.
+func TestSourceComparesByDigest(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC)
+	row := func(version int64) rulestore.Rule {
+		return rulestore.Rule{ID: "a", Version: version, Live: body(t, rule("a", 10*version))}
+	}
+	whole := func(revision, version int64) rulestore.Set {
+		list := []rulestore.Rule{row(version)}
+		return rulestore.Set{Revision: revision, Rules: list, Hash: rulestore.Digest(list, nil)}
+	}
+	reset := func(revision int64) rulestore.Reset { return rulestore.Reset{Rule: "a", Key: []string{"k"}, Revision: revision} }
+	reader := &counting{}
+	source := rulestore.NewSource(rulestore.SourceConfig{Reader: reader, Now: func() time.Time { return now }})
+	for _, tt := range []struct {
+		name    string
+		set     rulestore.Set
+		changes rulestore.Changes
+		after   time.Duration
+		wholes  int
+		resets  int
+	}{
+		{"the first load", whole(1, 1), rulestore.Changes{}, 0, 1, 0},
+		{"no change, for long", whole(1, 1), rulestore.Changes{Revision: 1, Hash: whole(1, 1).Hash}, time.Hour, 0, 0},
+		{"a change", whole(2, 2), rulestore.Changes{Revision: 2, Hash: whole(2, 2).Hash, Rules: []rulestore.Rule{row(2)}}, time.Second, 0, 0},
+		{"forgotten", whole(9, 3), rulestore.Changes{Revision: 9, Forgotten: true, Hash: whole(9, 3).Hash, Resets: []rulestore.Reset{reset(8)}}, time.Second, 1, 1},
+		{"another digest", whole(9, 4), rulestore.Changes{Revision: 9, Hash: whole(9, 4).Hash}, time.Second, 1, 0},
+		{"again, at once", whole(9, 4), rulestore.Changes{Revision: 9, Hash: "of a version to come"}, time.Second, 0, 0},
+		{"again, later", whole(9, 4), rulestore.Changes{Revision: 9, Hash: "of a version to come"}, rulestore.WholeEvery, 1, 0},
+	} {
+		now = now.Add(tt.after)
+		before := reader.wholes
+		reader.set, reader.changes = tt.set, tt.changes
+		update, err := source.Next(t.Context())
+		if err != nil || reader.wholes-before != tt.wholes || source.Revision() != tt.set.Revision {
+			t.Errorf("%s: %d questions for everything, at revision %d, %v; want %d at %d",
+				tt.name, reader.wholes-before, source.Revision(), err, tt.wholes, tt.set.Revision)
+		}
+		if update.Delta != nil && (update.Version.Content != tt.set.Hash || len(update.Delta.Resets) != tt.resets) {
+			t.Errorf("%s: got %+v, want hash %s and %d resets", tt.name, update, tt.set.Hash, tt.resets)
+		}
+	}
+}
+
+// counting counts questions for everything.
+type counting struct {
+	fixed
+	wholes int
+}
+
+func (c *counting) Whole(ctx context.Context) (rulestore.Set, error) {
+	c.wholes++
+	return c.fixed.Whole(ctx)
+}

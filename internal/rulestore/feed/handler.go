@@ -141,7 +141,7 @@ func (h *Hub) next(r *http.Request, since int64, late <-chan time.Time) *state {
 // brace of the rest.
 func (h *Hub) start(s *state) []byte {
 	b := strconv.AppendInt([]byte(`{"revision":`), s.set.Revision, 10)
-	b = strconv.AppendInt(append(b, `,"now_ms":`...), h.cfg.Now().Add(s.offset).UnixMilli(), 10)
+	b = strconv.AppendInt(append(b, `,"now_ms":`...), h.now().UnixMilli(), 10)
 	return append(b, ',')
 }
 

@@ -62,7 +62,8 @@ type HubConfig struct {
 }
 
 // Hub follows a database for any number of watchers; as an http.Handler it is the
-// endpoint GET /v1/changes. It is safe for concurrent use.
+// endpoint GET /v1/changes, as a rulestore.Reader that of this process. It is safe for
+// concurrent use.
 //
 //	NewHub ─► Start (one goroutine) ─► Close
 type Hub struct {
@@ -71,13 +72,22 @@ type Hub struct {
 	state    atomic.Pointer[state] // nil until there is a set
 	closing  chan struct{}         // closed by Close: watchers go
 
-	// Of the follower.
-	compared time.Time
-	failing  bool
+	clock   rulestore.Clock
+	first   chan struct{}         // closed after the first load, well or not
+	ready   chan struct{}         // closed when there is a state
+	failure atomic.Pointer[error] // of the last load; nil where it was well
+
+	loading  sync.Mutex // held during a load
+	compared time.Time  // guarded by loading
 
 	loop loop.Loop
 	bye  sync.Once
 }
+
+var (
+	_ rulestore.Reader = (*Hub)(nil)
+	_ rulestore.Waiter = (*Hub)(nil)
+)
 
 // NewHub returns a hub that has read nothing yet. It starts nothing.
 func NewHub(cfg HubConfig) (*Hub, error) {
@@ -101,7 +111,7 @@ func NewHub(cfg HubConfig) (*Hub, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Hub{cfg: cfg, watchers: make(chan struct{}, cfg.MaxWatchers), closing: make(chan struct{})}, nil
+	return &Hub{cfg: cfg, watchers: make(chan struct{}, cfg.MaxWatchers), closing: make(chan struct{}), first: make(chan struct{}), ready: make(chan struct{})}, nil
 }
 
 // fill gives a field that is zero its default.
@@ -142,19 +152,18 @@ func (h *Hub) Set() rulestore.Set {
 // follow is the hub's goroutine.
 func (h *Hub) follow(ctx context.Context) {
 	pause := retryAfter
-	for ctx.Err() == nil {
+	for first := true; ctx.Err() == nil; first = false {
 		before := h.Revision()
-		if err := h.load(ctx); err != nil {
-			h.failed(ctx, err)
+		err := h.Refresh(ctx)
+		if first {
+			close(h.first)
+		}
+		if err != nil {
 			loop.Pause(ctx, jitter(pause))
 			pause = min(2*pause, h.cfg.Resync)
 			continue
 		}
 		pause = retryAfter
-		if h.failing {
-			h.failing = false
-			h.cfg.Log.Info("the database of the rules answers again", "revision", h.Revision())
-		}
 		if h.Revision() == before {
 			loop.Pause(ctx, min(quietAfter, h.cfg.Resync))
 		}
@@ -162,14 +171,22 @@ func (h *Hub) follow(ctx context.Context) {
 	}
 }
 
-// failed logs an outage once.
-func (h *Hub) failed(ctx context.Context, err error) {
-	if ctx.Err() != nil || h.failing {
-		return
+// Refresh asks the database now.
+func (h *Hub) Refresh(ctx context.Context) error {
+	h.loading.Lock()
+	defer h.loading.Unlock()
+	err := h.load(ctx)
+	if err == nil {
+		if h.failure.Swap(nil) != nil {
+			h.cfg.Log.Info("the database of the rules answers again", "revision", h.Revision())
+		}
+		return nil
 	}
-	h.failing = true
-	h.cfg.Log.Warn("the database of the rules does not answer; pods are served what was last read",
-		"error", err, "revision", h.Revision())
+	if ctx.Err() == nil && h.failure.Swap(&err) == nil { // an outage is told once
+		h.cfg.Log.Warn("the database of the rules does not answer; pods are served what was last read",
+			"error", err, "revision", h.Revision())
+	}
+	return err
 }
 
 // wait returns at a hint, and at the latest when it is time to ask without one.
@@ -189,7 +206,7 @@ func (h *Hub) load(ctx context.Context) error {
 	if now == nil {
 		return h.whole(ctx)
 	}
-	changes, err := h.cfg.Reader.Since(ctx, now.set.Revision)
+	changes, err := h.since(ctx, now.set.Revision)
 	switch {
 	case err != nil:
 		return err
@@ -200,7 +217,7 @@ func (h *Hub) load(ctx context.Context) error {
 	case changes.Forgotten:
 		return h.whole(ctx)
 	case changes.Revision > now.set.Revision:
-		h.publish(now.after(h.nameable(changes), h.cfg.Keep), changes.Now)
+		h.publish(now.after(h.nameable(changes), h.cfg.Keep))
 	}
 	if h.cfg.Now().Sub(h.compared) < h.cfg.WholeEvery {
 		return nil
@@ -208,13 +225,35 @@ func (h *Hub) load(ctx context.Context) error {
 	return h.compare(ctx)
 }
 
+// since asks for changes, and everything for the whole; both hear the database's clock.
+func (h *Hub) since(ctx context.Context, revision int64) (rulestore.Changes, error) {
+	asked := h.cfg.Now()
+	changes, err := h.cfg.Reader.Since(ctx, revision)
+	if err == nil {
+		h.clock.Heard(asked, h.cfg.Now(), changes.Now)
+	}
+	return changes, err
+}
+
+func (h *Hub) everything(ctx context.Context) (rulestore.Set, error) {
+	asked := h.cfg.Now()
+	set, err := h.cfg.Reader.Whole(ctx)
+	if err == nil {
+		h.clock.Heard(asked, h.cfg.Now(), set.Now)
+	}
+	return set, err
+}
+
+// now is the database's clock.
+func (h *Hub) now() time.Time { return h.cfg.Now().Add(h.clock.Offset()) }
+
 // whole reads everything, and forgets what changed before.
 func (h *Hub) whole(ctx context.Context) error {
-	set, err := h.cfg.Reader.Whole(ctx)
+	set, err := h.everything(ctx)
 	if err != nil {
 		return err
 	}
-	h.publish(newState(h.nameableSet(set)), set.Now)
+	h.publish(newState(h.nameableSet(set)))
 	h.compared = h.cfg.Now()
 	return nil
 }
@@ -222,18 +261,18 @@ func (h *Hub) whole(ctx context.Context) error {
 // compare reads everything and looks whether it is what the changes made. The
 // database may be a few revisions further already: then so are we, first.
 func (h *Hub) compare(ctx context.Context) error {
-	set, err := h.cfg.Reader.Whole(ctx)
+	set, err := h.everything(ctx)
 	if err != nil {
 		return err
 	}
 	now := h.state.Load()
 	if set.Revision > now.set.Revision {
-		changes, err := h.cfg.Reader.Since(ctx, now.set.Revision)
+		changes, err := h.since(ctx, now.set.Revision)
 		if err != nil {
 			return err
 		}
 		if changes.Revision > now.set.Revision {
-			h.publish(now.after(h.nameable(changes), h.cfg.Keep), changes.Now)
+			h.publish(now.after(h.nameable(changes), h.cfg.Keep))
 			now = h.state.Load()
 		}
 	}
@@ -247,25 +286,20 @@ func (h *Hub) compare(ctx context.Context) error {
 	}
 	if set.Hash != now.set.Hash {
 		h.cfg.Log.Warn("somebody changed rules in the database without a new revision; serving what is in it", "revision", set.Revision)
-		h.publish(newState(set), set.Now)
+		h.publish(newState(set))
 	}
 	return nil
 }
 
-// publish puts a state into force and wakes who waits. at is the database's clock
-// where it tells it.
-func (h *Hub) publish(next *state, at time.Time) {
+// publish puts a state into force and wakes who waits.
+func (h *Hub) publish(next *state) {
 	before := h.state.Load()
-	switch {
-	case !at.IsZero():
-		next.offset = at.Sub(h.cfg.Now())
-	case before != nil:
-		next.offset = before.offset
-	}
 	h.state.Store(next)
 	if before != nil {
 		close(before.replaced)
+		return
 	}
+	close(h.ready)
 }
 
 // nameable leaves out rows whose names JSON cannot carry, and says so.

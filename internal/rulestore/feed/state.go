@@ -7,7 +7,6 @@ import (
 	"sort"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/internal/rulestore/wire"
@@ -24,8 +23,6 @@ type state struct {
 	// rows changed after floor, in the order of revisions. Later states share them.
 	rows  []row
 	floor int64
-	// offset is the database's clock minus ours.
-	offset time.Duration
 	// replaced is closed when there is a next state.
 	replaced chan struct{}
 
@@ -58,7 +55,6 @@ func newState(set rulestore.Set) *state {
 // rows of one revision, or none.
 func (s *state) after(c rulestore.Changes, keep int) *state {
 	next := newState(wire.Merge(s.set, c))
-	next.offset = s.offset
 	next.rows, next.floor = append(s.rows, rowsOf(c)...), s.floor //nolint:gocritic // the newest state alone appends; older ones end before
 	if drop := len(next.rows) - keep; drop > 0 {
 		next.floor = next.rows[drop-1].revision
@@ -93,7 +89,7 @@ func (s *state) since(revision int64) rulestore.Changes { return s.changes(s.fro
 
 // changes returns the rows from one on; of a row that changed again, the last.
 func (s *state) changes(from int) rulestore.Changes {
-	c := rulestore.Changes{Revision: s.set.Revision, Now: s.set.Now}
+	c := rulestore.Changes{Revision: s.set.Revision, Hash: s.set.Hash}
 	rules, overrides := map[string]int{}, map[rulestore.OverrideName]int{}
 	for i, row := range s.rows[from:] {
 		switch {
@@ -116,11 +112,16 @@ func (s *state) changes(from int) rulestore.Changes {
 	return c
 }
 
+// known reports whether it is remembered what changed after a revision.
+func (s *state) known(revision int64) bool {
+	return revision > 0 && revision >= s.floor && revision <= s.set.Revision
+}
+
 // answer is the JSON for who asks since a revision, from its hash on: what stands
 // before that is another each time.
 func (s *state) answer(since int64) ([]byte, error) {
 	from := -1
-	if since > 0 && since >= s.floor && since <= s.set.Revision {
+	if s.known(since) {
 		from = s.from(since)
 	}
 	s.mu.Lock()
