@@ -28,7 +28,7 @@ const (
 	legacyFile = "rules.yaml"
 )
 
-// resyncEvery is how often a pod asks PostgreSQL what changed, give or take a
+// resyncEvery is how often a pod asks its control plane what changed, give or take a
 // tenth, so that pods that start together do not ask together.
 const resyncEvery = 5 * time.Second
 

@@ -113,6 +113,11 @@ func decode(body []byte, into any) error {
 	if err := wellFormed(body); err != nil {
 		return err
 	}
+	return decodeFormed(body, into)
+}
+
+// decodeFormed is decode of what is well-formed: a look at 16 MiB takes a second.
+func decodeFormed(body []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	err := d.Decode(into)

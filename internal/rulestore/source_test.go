@@ -205,7 +205,9 @@ func TestSourceComparesByDigest(t *testing.T) {
 		list := []rulestore.Rule{row(version)}
 		return rulestore.Set{Revision: revision, Rules: list, Hash: rulestore.Digest(list, nil)}
 	}
-	reset := func(revision int64) rulestore.Reset { return rulestore.Reset{Rule: "a", Key: []string{"k"}, Revision: revision} }
+	reset := func(revision int64) rulestore.Reset {
+		return rulestore.Reset{Rule: "a", Key: []string{"k"}, Revision: revision}
+	}
 	reader := &counting{}
 	source := rulestore.NewSource(rulestore.SourceConfig{Reader: reader, Now: func() time.Time { return now }})
 	for _, tt := range []struct {

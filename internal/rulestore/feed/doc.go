@@ -1,9 +1,10 @@
 // Package feed carries changes of the rules of record to pods over HTTP.
 //
 //	database ─► Hub: one follower, the set and recent changes in memory
+//	              │ └─► rulestore.Source ─► rules.Watcher of this process
 //	              │  GET /v1/changes?since=N: a long poll, or a stream
 //	              ▼
-//	            Client on each pod: rulestore.Reader and rulestore.Waiter
+//	            Client on each pod, without a row: rulestore.Reader and rulestore.Waiter
 //	              └─► rulestore.Source ─► rules.Watcher
 //
 // The hub wakes its watchers itself: 150 pods that wait cost the database nothing,

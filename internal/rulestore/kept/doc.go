@@ -4,7 +4,8 @@
 //	Source ─► Store ─► Reader: a database, or the feed
 //	            │ after each change, at most once a second
 //	            ▼
-//	          file, read once, and only while the Reader has never answered
+//	          file: rows of the one before, and changes. It is served only while the
+//	          Reader has never answered
 //
 // A Store has one goroutine, which writes, from Start until Close. It is safe for
 // concurrent use.

@@ -35,8 +35,8 @@ func (d *DB) write(ctx context.Context, by rulestore.Author, changes []rulestore
 	}
 	changes = slices.Clone(changes)
 	for i := range changes {
-		if changes[i].Rule == "" {
-			changes[i].Rule = idOf(changes[i].Body)
+		if c := &changes[i]; c.Rule == "" && c.Action != rulestore.ActionOverride { // whose body is read for it
+			c.Rule = idOf(c.Body)
 		}
 	}
 	w := writer{table: d.cfg.Table, by: by, patterns: map[string]int{}, overrides: readOverrides(changes)} // before the lock that all wait for
@@ -120,7 +120,7 @@ func placed(err error, index int, c rulestore.Change) error {
 	if e, ok := errors.AsType[*rulestore.Error](err); ok {
 		e.Index = index
 		if e.Rule == "" {
-			e.Rule = c.Rule
+			e.Rule = cmp.Or(c.Rule, idOf(c.Body))
 		}
 		if e.Key == nil {
 			e.Key = c.Key
