@@ -117,7 +117,7 @@ func rooms() []namedRoom {
 				root, "limit", "identity", "store", "rules", "rules/yaml", "redisstore", "metrics", "internal/headers", "internal/load", "internal/spelling", "internal/tlsfiles", "internal/envoyconfig", "internal/loop", "internal/rls",
 				"httplimit", "identity/jwt", "identity/request", "internal/newest", "internal/proxy", "internal/sampled",
 				"internal/admin", "internal/admin/api", "internal/admin/token", "internal/fleet",
-				"internal/rulestore", "internal/rulestore/feed", "internal/rulestore/file", "internal/rulestore/kept", "internal/rulestore/postgres", "internal/rulestore/remote", "internal/rulestore/sqlite",
+				"internal/rulestore", "internal/rulestore/feed", "internal/rulestore/file", "internal/rulestore/kept", "internal/rulestore/postgres", "internal/rulestore/remote", "internal/rulestore/sqlite", "internal/rulestore/wire",
 				"internal/server", "internal/sim", "internal/sim/scenario", "internal/sim/scenarios",
 			},
 			outside: []string{
