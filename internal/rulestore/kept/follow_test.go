@@ -125,15 +125,16 @@ func TestTheFileIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
-		spoil func(t *testing.T, path string, h *history)
+		spoil func(path string, h *history) error
 	}{
-		{"the file is gone", func(t *testing.T, path string, _ *history) { must(t, os.Remove(path)) }},
-		{"the file is damaged", func(t *testing.T, path string, _ *history) { must(t, os.Truncate(path, 200)) }},
-		{"changed by hand before", func(_ *testing.T, _ string, h *history) {
+		{"the file is gone", func(path string, _ *history) error { return os.Remove(path) }},
+		{"the file is damaged", func(path string, _ *history) error { return os.Truncate(path, 200) }},
+		{"changed by hand before", func(_ string, h *history) error {
 			hand := set(2, 3)
 			hand.Rules[2].Revision = 1 // no change tells of it
 			hand.Hash = rulestore.Digest(hand.Rules, hand.Overrides)
 			h.sets[2] = hand
+			return nil
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -148,7 +149,9 @@ func TestTheFileIsMadeAnew(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Minute)
-				tt.spoil(t, path, h)
+				if err := tt.spoil(path, h); err != nil {
+					t.Fatal(err)
+				}
 				h.at.Store(2)
 				if _, err := s.Since(t.Context(), 1); err != nil {
 					t.Fatal(err)
@@ -160,13 +163,6 @@ func TestTheFileIsMadeAnew(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
