@@ -123,12 +123,9 @@ func (set *Set) entry(i int, b rules.Bound) entry {
 		cost = max(cost, 1)
 	}
 	e := entry{rule: b.Rule, key: b.Key, set: i, whole: true, op: none}
-	switch {
-	case set.Back:
+	if set.Back {
 		e.back = min(cost, limit.MaxCost)
-	case b.Rule.Counting() == rules.CountingReport:
-		e.cost = min(cost, limit.MaxCost) // what has happened is counted, as far as it can be
-	default:
+	} else {
 		e.cost = min(cost, limit.MaxCost+1) // which is denied, and sums of it do not wrap
 	}
 	return e

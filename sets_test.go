@@ -86,6 +86,34 @@ func TestSetsOfOneBucketAddUp(t *testing.T) {
 	}
 }
 
+// What only reports refuses nothing, however much it is told in all, and lets nothing
+// pass that stands beside it.
+func TestSetsReportTooMuch(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	report := of("a", window("a", limit.FixedWindow, 10, 60))
+	next := report
+	report.Counting = rules.CountingReport
+	next.Counting = rules.CountingReport
+	for name, set := range map[string]rules.Set{
+		"live":   {Rules: []rules.Rule{report, of("b", window("b", limit.FixedWindow, 1, 60))}},
+		"canary": onTrial(next, rules.StageCanary, 100, of("a", window("a", limit.FixedWindow, 10, 60)), of("b", window("b", limit.FixedWindow, 1, 60))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := withStore(t, clock, clock.Memory(), set)
+			huge := tallygate.Set{Attributes: map[string]string{"plan": "a", "api_key": "k"}, Cost: 4_000_000_000}
+			one := tallygate.Set{Attributes: map[string]string{"plan": "b", "api_key": "k"}}
+			for i, want := range []bool{true, false, false} {
+				v := mustCheck(t, l, sets(huge, huge, one))
+				if v.Allow != want || !v.Entries[0].Allow || !v.Entries[1].Allow {
+					t.Errorf("check %d: got %+v, want allow %v, and no denial by what only reports", i, v, want)
+				}
+			}
+		})
+	}
+}
+
 func TestGiveBack(t *testing.T) {
 	t.Parallel()
 	back := set("a", "k", 3)
