@@ -14,9 +14,15 @@ import (
 func (s *scratch) apart() {
 	for i := range s.ops {
 		s.ops[i].Shadow = true
-		if t := &s.terms[i]; t.Counting != pod.Local && t.Counting != pod.Report {
-			t.Counting, s.ops[i].Want = pod.Exact, 0
-		}
+		direct(&s.ops[i], &s.terms[i])
+	}
+}
+
+// direct has the store asked for an op, unless this pod alone counts it or it is added
+// whatever it would say.
+func direct(op *store.Op, t *pod.Terms) {
+	if t.Counting != pod.Local && t.Counting != pod.Report {
+		t.Counting, op.Want = pod.Exact, 0
 	}
 }
 
@@ -41,30 +47,39 @@ func (s *scratch) countMost(i int, numbers *limit.Limit, maxCost int64, now time
 }
 
 // countDenied adds what fixed windows denied to their counts, once nothing else needs
-// the check's ops. Where the store does not answer this time, the verdict stands and
-// these hits are not counted.
+// the check's ops; of a rule on trial, to those of both versions.
 func (l *Limiter) countDenied(ctx context.Context, s *scratch, v *Verdict) {
+	for i := range s.entries {
+		if e := &s.entries[i]; e.asks() && late(&s.ops[e.op], &s.grants[e.op]) {
+			v.Entries[i].Remaining = 0
+		}
+	}
+	s.grants = l.addDenied(ctx, s, s.ops, s.terms, s.grants)
+	s.otherGrants = l.addDenied(ctx, s, s.others, s.otherTerms, s.otherGrants)
+}
+
+// late reports whether the hits of an op are to be added although they were denied.
+func late(op *store.Op, g *store.Grant) bool {
+	return !g.OK && !g.Skipped && op.Cost > 0 && op.Limit.Algorithm == limit.FixedWindow
+}
+
+// addDenied adds what fixed windows denied. Where the store does not answer this time,
+// the verdict stands and these hits are not counted.
+func (l *Limiter) addDenied(ctx context.Context, s *scratch, ops []store.Op, terms []pod.Terms, grants []store.Grant) []store.Grant {
 	n := 0
-	for i := range s.grants {
-		op := s.ops[i]
-		if s.grants[i].OK || op.Cost == 0 || op.Limit.Algorithm != limit.FixedWindow {
-			continue
+	for i := range grants {
+		if op := ops[i]; late(&op, &grants[i]) {
+			op.How = store.Add
+			ops[n], terms[n] = op, terms[i]
+			n++
 		}
-		for j := range s.entries {
-			if s.entries[j].op == i && s.entries[j].asks() {
-				v.Entries[j].Remaining = 0
-			}
-		}
-		op.How = store.Add
-		s.ops[n], s.terms[n] = op, s.terms[i]
-		n++
 	}
 	if n == 0 {
-		return
+		return grants
 	}
-	var err error
-	s.grants, err = l.store.AppendTake(ctx, s.grants[:0], s.ops[:n], s.terms[:n])
-	if err = pod.Short(s.ops[:n], s.grants, err); err != nil {
+	grants, err := l.store.AppendTake(ctx, grants[:0], ops[:n], terms[:n])
+	if err = pod.Short(ops[:n], grants, err); err != nil {
 		l.log.StoreAway(s.clock.Now(), err)
 	}
+	return grants
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/limit"
+	"github.com/tallygate/tallygate/rules"
 )
 
 // anyway is a check of sets whose every hit counts.
@@ -37,6 +38,32 @@ func TestCountDenied(t *testing.T) {
 		case r.Rule == "b" && (allowed != 1 || r.Spent != 1 || r.Count(tallygate.OutcomeDeny) != 2):
 			t.Errorf("b: %d allowed, %d spent, %d denied, want 1, 1 and 2", allowed, r.Spent, r.Count(tallygate.OutcomeDeny))
 		}
+	}
+}
+
+// Of a rule on trial both versions count every hit, also those that another rule denied:
+// else a candidate of the same numbers would seem to deny less, or on a canary pod more.
+func TestCountDenied_trial(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		stage   rules.Stage
+		percent int
+	}{"shadow": {rules.StageShadow, 0}, "canary": {rules.StageCanary, 100}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := newClock()
+			live := of("a", window("a", limit.FixedWindow, 9, 60))
+			next := live
+			next.Description = "the next version"
+			b := of("b", window("b", limit.FixedWindow, 1, 60))
+			l := withStore(t, clock, clock.Memory(), onTrial(next, c.stage, c.percent, live, b))
+			for _, cost := range []int64{4, 4, 2, 1} { // 8 of 9, then denied and counted
+				mustCheck(t, l, anyway(set("a", "k", cost), set("b", "k", 1)))
+			}
+			if got, want := sums(l, "a"), (tallygate.TrialStats{BothAllowed: 2, BothDenied: 2}); got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
 	}
 }
 

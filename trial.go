@@ -148,6 +148,7 @@ func (l *Limiter) try(ctx context.Context, s *scratch, v *Verdict, began time.Ti
 	s.otherGrants, err = l.store.AppendTake(ctx, s.otherGrants[:0], s.others, s.otherTerms)
 	if err = pod.Short(s.others, s.otherGrants, err); err != nil {
 		l.log.StoreAway(time.UnixMilli(s.nowMS), err)
+		s.otherGrants = s.otherGrants[:0]
 		return
 	}
 	for i := range s.trials {
@@ -159,10 +160,11 @@ func (l *Limiter) try(ctx context.Context, s *scratch, v *Verdict, began time.Ti
 }
 
 // other takes in what the version in force said, and makes the op of the other one,
-// unless that refuses the cost, or another entry denies the check.
+// unless that refuses the cost, or another entry denies the check and so nothing of it
+// is spent.
 func (s *scratch) other(t *trial, v *Verdict) {
 	e := &s.entries[t.entry]
-	if t.known || s.grants[e.op].Skipped || !s.passesBut(t, v) {
+	if t.known || s.grants[e.op].Skipped || !s.anyway && !s.passesBut(t, v) {
 		return
 	}
 	t.denied = !s.grants[e.op].OK
@@ -187,6 +189,9 @@ func (s *scratch) other(t *trial, v *Verdict) {
 		Pods:       1,
 		MaxCost:    most,
 	})
+	if s.anyway {
+		direct(&s.others[t.other], &s.otherTerms[t.other])
+	}
 }
 
 // passesBut reports whether a check passes, or would but for one trial's denial. An
