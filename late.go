@@ -60,7 +60,7 @@ func (l *Limiter) countDenied(ctx context.Context, s *scratch, v *Verdict) {
 
 // late reports whether the hits of an op are to be added although they were denied.
 func late(op *store.Op, g *store.Grant) bool {
-	return !g.OK && !g.Skipped && op.Cost > 0 && op.Limit.Algorithm == limit.FixedWindow
+	return !g.OK && op.Cost > 0 && op.Limit.Algorithm == limit.FixedWindow
 }
 
 // addDenied adds what fixed windows denied. Where the store does not answer this time,

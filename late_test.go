@@ -8,6 +8,7 @@ import (
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/limit"
 	"github.com/tallygate/tallygate/rules"
+	"github.com/tallygate/tallygate/store"
 )
 
 // anyway is a check of sets whose every hit counts.
@@ -19,13 +20,13 @@ func anyway(list ...tallygate.Set) tallygate.Check {
 // added to its window.
 func TestCountDenied(t *testing.T) {
 	t.Parallel()
-	l := limiter(t, newClock(), of("a", window("a", limit.FixedWindow, 10, 60)), of("b", window("b", limit.FixedWindow, 2, 60)))
-	v := mustCheck(t, l, anyway(set("a", "k", 3), set("b", "k", 1)))
+	l := limiter(t, newClock(), of("b", window("b", limit.FixedWindow, 2, 60)), of("a", window("a", limit.FixedWindow, 10, 60)))
+	v := mustCheck(t, l, anyway(set("b", "k", 1), set("a", "k", 3)))
 	if !v.Allow {
 		t.Fatalf("%+v", v)
 	}
-	v = mustCheck(t, l, anyway(set("a", "k", 3), set("b", "k", 2)))
-	if a, b := v.Entries[0], v.Entries[1]; v.Allow || v.DeniedBy != "b" || !a.Allow || a.Remaining != 4 || b.Allow || b.Remaining != 0 {
+	v = mustCheck(t, l, anyway(set("b", "k", 2), set("a", "k", 3)))
+	if b, a := v.Entries[0], v.Entries[1]; v.Allow || v.DeniedBy != "b" || !a.Allow || a.Remaining != 4 || b.Allow || b.Remaining != 0 {
 		t.Fatalf("%+v, want a denial by b, and 4 left of a", v)
 	}
 	if v = mustCheck(t, l, sets(set("b", "k", 1))); v.Allow {
@@ -48,19 +49,28 @@ func TestCountDenied_trial(t *testing.T) {
 	for name, c := range map[string]struct {
 		stage   rules.Stage
 		percent int
-	}{"shadow": {rules.StageShadow, 0}, "canary": {rules.StageCanary, 100}} {
+		pod     bool
+	}{
+		"shadow": {rules.StageShadow, 0, false}, "canary": {rules.StageCanary, 100, false},
+		"shadow behind a pod": {rules.StageShadow, 0, true}, "canary behind a pod": {rules.StageCanary, 100, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := newClock()
-			live := of("a", window("a", limit.FixedWindow, 9, 60))
+			var s store.Store = clock.Memory()
+			if c.pod {
+				s = behind{clock.Memory()}
+			}
+			live := of("a", window("a", limit.FixedWindow, 900, 60))
 			next := live
 			next.Description = "the next version"
 			b := of("b", window("b", limit.FixedWindow, 1, 60))
-			l := withStore(t, clock, clock.Memory(), onTrial(next, c.stage, c.percent, live, b))
-			for _, cost := range []int64{4, 4, 2, 1} { // 8 of 9, then denied and counted
+			l := withStore(t, clock, s, onTrial(next, c.stage, c.percent, live, b))
+			defer func() { _ = l.Close() }()
+			for _, cost := range []int64{400, 400, 200, 10, 1} { // 800 of 900, then denied and counted
 				mustCheck(t, l, anyway(set("a", "k", cost), set("b", "k", 1)))
 			}
-			if got, want := sums(l, "a"), (tallygate.TrialStats{BothAllowed: 2, BothDenied: 2}); got != want {
+			if got, want := sums(l, "a"), (tallygate.TrialStats{BothAllowed: 2, BothDenied: 3}); got != want {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
 		})

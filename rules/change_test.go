@@ -15,7 +15,8 @@ import (
 
 // TestChangesMakeWhatTheWholeMakes plays random histories of a set on two compilers:
 // one compiles each set as a whole, one what changed in it. They must answer alike,
-// in numbers, revisions, what is fresh, who matches and what is wrong.
+// in numbers, revisions, what is fresh, who matches and what is wrong. Rules that are not
+// timed must answer now as at any other time.
 func TestChangesMakeWhatTheWholeMakes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -31,6 +32,9 @@ func TestChangesMakeWhatTheWholeMakes(t *testing.T) {
 			for range 2 {
 				if a, b := answers(whole, now), answers(changes, now); a != b {
 					t.Fatalf("at revision %d the whole answers\n%s\nand the changes\n%s\nof %+v", revision, a, b, set)
+				}
+				if fault := untimed(changes, now); fault != "" {
+					t.Fatalf("at revision %d %s, of %+v", revision, fault, set)
 				}
 				now = now.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 30, 120}).Draw(t, "seconds")) * time.Second)
 			}
@@ -141,6 +145,25 @@ func stepOverride(t *rapid.T, from, to *rules.Set, id, key string, now time.Time
 		o.MaxCost = 3
 	}
 	to.Overrides = append(to.Overrides, o)
+}
+
+// untimed says which rule is not timed and answers otherwise at other times; "" for none.
+func untimed(p *pod, now time.Time) string {
+	for _, rule := range p.snapshot.Rules() {
+		for _, key := range []string{"k", "kl", "kk", "x", "203.0.113.9", "203.0.1.1", "9.9.9.9"} {
+			if rule.Timed() {
+				continue
+			}
+			then, least := rule.Effective(key, time.UnixMilli(0))
+			for _, after := range []time.Duration{0, 30 * time.Second, time.Hour} {
+				lim, most := rule.Effective(key, now.Add(after))
+				if lim != then || most != least || rule.NotFresh(key, now.Add(after)) {
+					return fmt.Sprintf("rule %s is not timed, and of %s says %v, at the epoch %v", rule.ID(), key, lim, then)
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // answers is all that a snapshot says, as text.

@@ -136,8 +136,7 @@ func (c *Compiled) Effective(key string, now time.Time) (lim *limit.Limit, maxCo
 // Timed reports whether the numbers of some key depend on the time. Where they do not,
 // any time since 1970 will do for [Compiled.Effective] and [Compiled.NotFresh].
 func (c *Compiled) Timed() bool {
-	return c.keys != nil || c.gone != nil || c.patterns != nil || len(c.slow) > 0 ||
-		c.base.endMS != never || c.base.slowMS > 0
+	return c.keys != nil || c.gone != nil || c.patterns != nil || len(c.slow) > 0 || c.base.slowMS > 0
 }
 
 // NotFresh reports whether the numbers of this key got slower a short while ago:
