@@ -45,13 +45,11 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 		return nil
 	}
 
-	s.anyway = check.CountDenied && s.token == nil
-
 	// Gather: one op a bucket, with the numbers in force for its key.
+	s.anyway = check.CountDenied && s.token == nil
 	if err := s.gather(l.place); err != nil {
 		return err
 	}
-
 	if len(s.backs.ops) > 0 {
 		l.giveBack(ctx, s)
 	}
@@ -60,9 +58,8 @@ func (l *Limiter) decide(ctx context.Context, s *scratch, check *Check, v *Verdi
 			return err
 		}
 	}
-
 	if s.anyway {
-		s.apart()
+		apart(s.ops, s.terms)
 	}
 
 	// A rule that always refuses ends it here, so that nothing is spent anywhere;

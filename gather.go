@@ -182,16 +182,12 @@ func (s *scratch) count(i int) error {
 	now := s.clock.Of(e.inForce)
 	numbers, maxCost := e.inForce.Effective(e.key, now)
 	op := s.bucket(i)
-	reports := e.whole && e.inForce.Counting() == rules.CountingReport
-	if reports {
-		e.cost = min(e.cost, limit.MaxCost)
-	}
 	cost := e.cost
 	if op != none {
 		cost += s.ops[op].Cost
 	}
-	if reports {
-		cost = min(cost, limit.MaxCost) // what has happened is counted, as far as it can be
+	if e.whole && e.inForce.Counting() == rules.CountingReport { // has happened: counted as far as it can be
+		e.cost, cost = min(e.cost, limit.MaxCost), min(cost, limit.MaxCost)
 	}
 	switch {
 	case cost <= min(maxCost, limit.MaxCost), e.whole && cost <= limit.MaxCost:

@@ -139,6 +139,9 @@ func (l *Limiter) try(ctx context.Context, s *scratch, v *Verdict, began time.Ti
 	if len(s.others) == 0 {
 		return
 	}
+	if s.anyway {
+		apart(s.others, s.otherTerms)
+	}
 	if l.pod != nil {
 		within, cancel := context.WithDeadline(ctx, began.Add(l.deadline))
 		defer cancel()
@@ -147,8 +150,8 @@ func (l *Limiter) try(ctx context.Context, s *scratch, v *Verdict, began time.Ti
 	var err error
 	s.otherGrants, err = l.store.AppendTake(ctx, s.otherGrants[:0], s.others, s.otherTerms)
 	if err = pod.Short(s.others, s.otherGrants, err); err != nil {
-		l.log.StoreAway(time.UnixMilli(s.nowMS), err)
 		s.otherGrants = s.otherGrants[:0]
+		l.log.StoreAway(time.UnixMilli(s.nowMS), err)
 		return
 	}
 	for i := range s.trials {
@@ -189,9 +192,6 @@ func (s *scratch) other(t *trial, v *Verdict) {
 		Pods:       1,
 		MaxCost:    most,
 	})
-	if s.anyway {
-		direct(&s.others[t.other], &s.otherTerms[t.other])
-	}
 }
 
 // passesBut reports whether a check passes, or would but for one trial's denial. An

@@ -128,6 +128,9 @@ func TestFaultsOfTheClient(t *testing.T) {
 			if got, _, _ := strings.Cut(string(text), "\r\n"); got != tt.want || err != nil {
 				t.Errorf("%q, %v, want %s", text, err, tt.want)
 			}
+			if low := strings.ToLower(string(text)); strings.Contains(low, "retry-after") || strings.Contains(low, "retry_after") {
+				t.Errorf("it is told to send the same again: %q", text)
+			}
 			if s := f.Stats(); s.Unreachable+s.Timeouts+s.Broken != 0 || log.text() != "" {
 				t.Errorf("stats %+v, logged %s", s, log.text())
 			}
