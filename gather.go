@@ -186,8 +186,8 @@ func (s *scratch) count(i int) error {
 	if op != none {
 		cost += s.ops[op].Cost
 	}
-	if e.whole && e.inForce.Counting() == rules.CountingReport { // has happened: counted as far as it can be
-		e.cost, cost = min(e.cost, limit.MaxCost), min(cost, limit.MaxCost)
+	if over := cost - limit.MaxCost; over > 0 && e.whole && e.inForce.Counting() == rules.CountingReport {
+		e.cost, cost = e.cost-over, limit.MaxCost // it has happened: it is counted as far as it can be
 	}
 	switch {
 	case cost <= min(maxCost, limit.MaxCost), e.whole && cost <= limit.MaxCost:

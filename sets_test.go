@@ -110,6 +110,9 @@ func TestSetsReportTooMuch(t *testing.T) {
 					t.Errorf("check %d: got %+v, want allow %v, and no denial by what only reports", i, v, want)
 				}
 			}
+			if got := l.Stats().Rules[ruleAt(t, l, "a")].Spent; got != 3*limit.MaxCost {
+				t.Errorf("counted %d, want as much as one op may have for each check, %d", got, 3*limit.MaxCost)
+			}
 		})
 	}
 }
