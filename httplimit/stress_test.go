@@ -16,7 +16,9 @@ import (
 )
 
 // changing are rules that somebody changes all the time.
-type changing struct{ now atomic.Pointer[rules.Snapshot] }
+type changing struct {
+	now atomic.Pointer[rules.Snapshot]
+}
 
 // Snapshot implements [tallygate.Snapshots].
 func (c *changing) Snapshot() *rules.Snapshot { return c.now.Load() }

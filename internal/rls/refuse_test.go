@@ -132,13 +132,16 @@ func TestRefusalChargesNothing(t *testing.T) {
 
 func TestErrorOnFailure(t *testing.T) {
 	t.Parallel()
-	_, conn := service(t, rls.Config{Limiter: limiterOf(t, newClock(), failing{store.Unavailable}), ErrorOnFailure: true})
-	_, err := rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(context.Background(), request(of("ten", "k"), of("closed", "k")))
-	if status.Code(err) != codes.Unavailable || strings.Contains(err.Error(), "redis.internal") {
-		t.Errorf("got %v, want UNAVAILABLE that names no host", err)
-	}
-	if got := told(ask(t, conn, request(of("ten", "k")))); got != "OK; OK" {
-		t.Errorf("open: %s", got)
+	for _, config := range []rls.Config{{}, {PerDescriptor: true}, {CountDenied: true}, {PerDescriptor: true, CountDenied: true}} {
+		config.Limiter, config.ErrorOnFailure = limiterOf(t, newClock(), failing{store.Unavailable}), true
+		_, conn := service(t, config)
+		_, err := rlsv3.NewRateLimitServiceClient(conn).ShouldRateLimit(context.Background(), request(of("ten", "k"), of("closed", "k")))
+		if status.Code(err) != codes.Unavailable || strings.Contains(err.Error(), "redis.internal") {
+			t.Errorf("per descriptor %v, every hit %v: got %v, want UNAVAILABLE that names no host", config.PerDescriptor, config.CountDenied, err)
+		}
+		if got := told(ask(t, conn, request(of("ten", "k")))); got != "OK; OK" {
+			t.Errorf("per descriptor %v, every hit %v: open: %s", config.PerDescriptor, config.CountDenied, got)
+		}
 	}
 }
 
