@@ -139,7 +139,7 @@ func TestErrorOnFailure(t *testing.T) {
 		if status.Code(err) != codes.Unavailable || strings.Contains(err.Error(), "redis.internal") {
 			t.Errorf("per descriptor %v, every hit %v: got %v, want UNAVAILABLE that names no host", config.PerDescriptor, config.CountDenied, err)
 		}
-		if got := told(ask(t, conn, request(of("ten", "k")))); got != "OK; OK" {
+		if got := told(ask(t, conn, request(of("ten", "another")))); got != "OK; OK" {
 			t.Errorf("per descriptor %v, every hit %v: open: %s", config.PerDescriptor, config.CountDenied, got)
 		}
 	}
