@@ -40,6 +40,7 @@ func TestAnswersDoNotMix(t *testing.T) {
 
 // mixed asks for keys of one worker's own, good requests and bad ones in turn.
 func mixed(t *testing.T, s *rls.Server, worker int) {
+	t.Helper()
 	for i := range 200 {
 		key := fmt.Sprint(worker, "-", i)
 		var r *rlsv3.RateLimitRequest
