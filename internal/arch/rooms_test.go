@@ -99,7 +99,7 @@ func rooms() []namedRoom {
 		{"internal/proxy", room{house: []string{root, "identity", "rules", "httplimit", "internal/headers", "internal/pressure", "internal/problem", "internal/sampled"}}},
 
 		{"internal/rls", room{
-			house: []string{root, "limit", "identity", "rules", "internal/headers", "internal/envoyconfig", "internal/problem", "internal/sampled"},
+			house: []string{root, "limit", "identity", "rules", "internal/headers", "internal/envoyconfig", "internal/problem", "internal/sampled", "internal/unlimited"},
 			outside: []string{
 				"github.com/envoyproxy/go-control-plane/envoy",
 				"google.golang.org/grpc",

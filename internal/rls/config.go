@@ -69,7 +69,8 @@ type Config struct {
 	Drain time.Duration
 	// Finish is how long requests under way may take after that. 0 means 10 s.
 	Finish time.Duration
-	// Log gets panics and, at most once a second, why a request could not be answered.
+	// Log gets panics, at most once a second why a request could not be answered, and at
+	// most once a minute that requests pass since their domain has no rule.
 	// Nil means none.
 	Log *slog.Logger
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/identity"
 	"github.com/tallygate/tallygate/internal/problem"
 )
@@ -90,7 +91,7 @@ func fail(w http.ResponseWriter, err error) {
 		p.Code, p.Detail = string(e.code), e.status.Message()
 		switch e.status.Code() { //nolint:exhaustive // all others are the same
 		case codes.InvalidArgument:
-			p.Title, p.Status = "Malformed request", http.StatusBadRequest
+			p.Title, p.Status = titleOf(e.code), http.StatusBadRequest
 		case codes.Unauthenticated:
 			p.Title, p.Status = "Who are you", http.StatusUnauthorized
 		}
@@ -100,6 +101,20 @@ func fail(w http.ResponseWriter, err error) {
 	}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	problem.Write(w, p)
+}
+
+// titleOf is the title that an invalid argument's code has on every port.
+func titleOf(code tallygate.Code) string {
+	switch code { //nolint:exhaustive // no other is an argument's, or it has this title
+	case tallygate.CodeTooLarge:
+		return "Too large"
+	case tallygate.CodeInvalidCost:
+		return "Invalid cost"
+	case tallygate.CodeMissingIdentity:
+		return "Missing identity"
+	default:
+		return "Malformed request"
+	}
 }
 
 func write(w http.ResponseWriter, code int, text []byte) {

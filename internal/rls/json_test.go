@@ -26,6 +26,7 @@ func TestJSON(t *testing.T) {
 		want    string // of the last answer
 		retry   string
 		code    string // of a problem
+		title   string // of a problem
 		noToken bool
 	}{
 		{name: "OK", bodies: []string{two}, status: 200, want: "OK; OK 0 of 2/MINUTE two in 1m0s"},
@@ -36,6 +37,7 @@ func TestJSON(t *testing.T) {
 		{name: "an unknown field", bodies: []string{`{"domian":"public-api"}`}, status: 400, code: "bad_request"},
 		{name: "no descriptors", bodies: []string{`{"domain":"public-api"}`}, status: 400, code: "bad_request"},
 		{name: "a body of 5 MiB", bodies: []string{`{"domain":"` + strings.Repeat("d", 5<<20) + `"}`}, status: 400, code: "bad_request"},
+		{name: "no identity", bodies: []string{`{"domain":"public-api","descriptors":[{"entries":[{"key":"plan","value":"two"}]}]}`}, status: 400, code: "missing_identity", title: "Missing identity"},
 		{name: "no UTF-8", bodies: []string{"{\"domain\":\"\xff\"}"}, status: 400, code: "bad_request"},
 		{name: "the store is away", away: true, bodies: []string{strings.Replace(two, `"two"`, `"closed"`, 1)}, status: 503, retry: "1", code: "store_timeout"},
 		{name: "no token", bodies: []string{two}, status: 401, code: "unauthorized", noToken: true},
@@ -62,6 +64,9 @@ func TestJSON(t *testing.T) {
 			text, _ := io.ReadAll(w.Body)
 			if test.code != "" && (!strings.Contains(string(text), `"code":"`+test.code+`"`) || w.Header().Get("Content-Type") != "application/problem+json") {
 				t.Errorf("%v %s, want the problem %s", w.Header(), text, test.code)
+			}
+			if test.title != "" && !strings.Contains(string(text), `"title":"`+test.title) {
+				t.Errorf("%s, want the title %q", text, test.title)
 			}
 			if w.Code != test.status || w.Header().Get("Retry-After") != test.retry {
 				t.Fatalf("status %d, Retry-After %q, body %.200s", w.Code, w.Header().Get("Retry-After"), text)

@@ -1,9 +1,11 @@
 package rls
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net"
 	"sync"
@@ -20,6 +22,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/tallygate/tallygate/internal/sampled"
+	"github.com/tallygate/tallygate/internal/unlimited"
 )
 
 // The bounds of a connection, against clients that are slow or noisy on purpose.
@@ -47,7 +50,10 @@ func New(config Config) (*Server, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	service := &Service{config: config, log: sampled.New(config.Log)}
+	service := &Service{
+		config: config, log: sampled.New(config.Log),
+		unlimited: unlimited.ToEnvoys(cmp.Or(config.Log, slog.New(slog.DiscardHandler))),
+	}
 	service.calls.New = func() any { return new(call) }
 	s := &Server{
 		Service: service,

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
@@ -14,6 +15,7 @@ import (
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/identity"
 	"github.com/tallygate/tallygate/internal/sampled"
+	"github.com/tallygate/tallygate/internal/unlimited"
 )
 
 // Service answers ShouldRateLimit. It is part of a [Server].
@@ -26,6 +28,7 @@ type Service struct {
 	calls     sync.Pool
 	inflight  atomic.Int64
 	log       *sampled.Log
+	unlimited *unlimited.Notice
 
 	shed, unknown, closed, failed, panics atomic.Int64
 }
@@ -102,6 +105,7 @@ func (s *Service) decide(ctx context.Context, request *rlsv3.RateLimitRequest) (
 	case err == nil:
 	case tallygate.CodeOf(err) == tallygate.CodeUnknownDomain:
 		s.unknown.Add(1)
+		s.unlimited.Passed(time.Now(), request.GetDomain())
 		return response, nil
 	case noStore(err):
 		s.closed.Add(1)

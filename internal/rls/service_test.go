@@ -2,7 +2,9 @@ package rls_test
 
 import (
 	"context"
+	"log/slog"
 	"math"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -216,11 +218,18 @@ func TestStoreAway(t *testing.T) {
 
 func TestStats(t *testing.T) {
 	t.Parallel()
-	s, conn := service(t, rls.Config{Limiter: limiterOf(t, newClock(), failing{store.Timeout})})
+	log := new(logged)
+	s, conn := service(t, rls.Config{
+		Limiter: limiterOf(t, newClock(), failing{store.Timeout}), Log: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	ask(t, conn, in("other", request(of("ten", "k"))))
 	ask(t, conn, in("other", request(of("ten", "k"))))
 	ask(t, conn, request(of("closed", "k")))
-	if got, want := s.Stats(), (rls.Stats{UnknownDomain: 1, FailClosed: 1}); got != want {
+	if got, want := s.Stats(), (rls.Stats{UnknownDomain: 2, FailClosed: 1}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := log.String(); strings.Count(got, "requests pass unlimited") != 1 || !strings.Contains(got, "domain=other") {
+		t.Errorf("a domain without rules is logged as %q", got)
 	}
 }
 

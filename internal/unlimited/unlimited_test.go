@@ -41,7 +41,18 @@ func TestTheDomainThatIsNotSetIsNamed(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	unlimited.To(logger(&b)).Passed(time.Now(), "")
-	for _, part := range []string{"level=WARN", "requests pass unlimited: there is no rule in their domain; set Domain", "domain=default"} {
+	for _, part := range []string{"level=WARN", "requests pass unlimited: there is no rule in their domain", "set Domain (--domain)", "domain=default"} {
+		if !strings.Contains(b.String(), part) {
+			t.Errorf("%q lacks %q", b.String(), part)
+		}
+	}
+}
+
+func TestOfEnvoyTheFixIsInEnvoy(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	unlimited.ToEnvoys(logger(&b)).Passed(time.Now(), "nowhere")
+	for _, part := range []string{"give Envoy's rate limit filter a domain that has rules", "domain=nowhere"} {
 		if !strings.Contains(b.String(), part) {
 			t.Errorf("%q lacks %q", b.String(), part)
 		}
