@@ -134,7 +134,11 @@ func check(cmd *cobra.Command, env []string) error {
 
 // problem is why there is no verdict, and what to do about it.
 func (a *answer) problem() error {
-	if text := advice(api.Code(a.Code)); text != "" {
+	text := advice(api.Code(a.Code))
+	if a.Code == string(api.NotFound) { // of an admin port, which has problems as well
+		text = "--server names the port of checks (--http of serve)"
+	}
+	if text != "" {
 		return fmt.Errorf("%s: %s; %s", a.Code, a.Detail, text)
 	}
 	return fmt.Errorf("%s: %s", a.Code, a.Detail)
@@ -156,7 +160,7 @@ func readQuestion(cmd *cobra.Command) (question, error) {
 		q.Entries = []questionEntry{{Rule: rule, Key: keys, Cost: cost}}
 		return q, nil
 	case len(attrs) == 0:
-		return q, usagef("check needs --rule and --key, or --attr")
+		return q, usagef("%s needs --rule and --key, or --attr", cmd.CommandPath())
 	case len(keys) > 0:
 		return q, usagef("--key goes with --rule; with --attr the rule finds its key")
 	}
@@ -193,6 +197,9 @@ func askServer(cmd *cobra.Command, base, token string, q question) ([]byte, erro
 	client := &http.Client{Timeout: timeout}
 	defer client.CloseIdleConnections()
 	response, err := client.Do(request)
+	if err != nil && strings.Contains(err.Error(), "malformed HTTP response") { // and bytes that a terminal cannot show
+		return nil, fmt.Errorf("what listens at %s does not speak HTTP/1.1, as tallygate's gRPC port does not; --server names the port of checks (--http of serve)", maskURL(base))
+	}
 	if err != nil {
 		return nil, away(err, "server", "--server", base)
 	}

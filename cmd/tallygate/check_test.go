@@ -74,11 +74,28 @@ func TestCheckCommandServer(t *testing.T) {
 	defer other.Close()
 	empty := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
 	defer empty.Close()
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(`{"code":"not_found","detail":"there is no such endpoint"}`))
+	}))
+	defer admin.Close()
+	// Of HTTP/2 in clear, as gRPC is, the first bytes are a frame.
+	grpc := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		_, _ = conn.Write([]byte("\x00\x00\x12\x04\x00\x00\x00\x00\x00\r\n\r\n"))
+		_ = conn.Close()
+	}))
+	defer grpc.Close()
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	for url, want := range map[string]string{
 		other.URL: "does not answer as tallygate does",
 		empty.URL: "does not answer as tallygate does",
+		admin.URL: "there is no such endpoint; --server names the port of checks",
+		grpc.URL:  "does not speak HTTP/1.1, as tallygate's gRPC port does not; --server names the port of checks",
 		gone.URL:  "is a server running there? --server names another than " + gone.URL,
 	} {
 		code, _, stderr := run(t, []string{"TALLYGATE_SERVER=" + url}, "check", "--rule", "r", "--key", "k")

@@ -143,6 +143,8 @@ func TestCommands(t *testing.T) {
 		"serv":                           {2, `unknown command "serv" for tallygate; did you mean "serve"?`},
 		"rules lnt":                      {2, `did you mean "lint"?`},
 		"rules lst":                      {2, `did you mean "list"?`},
+		"rules hist":                     {2, `did you mean "history"?`},
+		"rules import envoy limits":      {2, `did you mean "envoy-ratelimit"?`},
 		"rules get":                      {2, "takes one rule's id"},
 		"rules apply":                    {2, "takes one file"},
 		"rules list --rules file:r.yaml": {2, "the rules are in the file r.yaml: edit it"},

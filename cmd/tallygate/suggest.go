@@ -3,6 +3,7 @@ package main
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tallygate/tallygate/internal/spelling"
 )
@@ -12,6 +13,10 @@ import (
 func didYouMean(word string, known []string) string {
 	best, closest := "", max(2, len(word)/4)+1
 	for _, k := range known {
+		if len(word) > 2 && strings.HasPrefix(k, word) {
+			best = k
+			break // an end that is missing is likelier than a letter that is wrong
+		}
 		if d := spelling.Distance(word, k); d < closest {
 			best, closest = k, d
 		}
