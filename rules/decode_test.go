@@ -84,6 +84,7 @@ func TestRuleUnmarshalJSONRefuses(t *testing.T) {
 		{"match given twice", `'match':{'a':'b','a':'c'}`, `match.a: is given twice; keep one`},
 		{"identity of numbers", `'identity':['a',5]`, `identity[1]: 5 is not a text; put it in quotes`},
 		{"window of hours", `'window':'hour'`, `window: "hour" is none of day, week, month; use one of these`},
+		{"window of seconds", `'window':60`, `window: "60" is none of day, week, month; use one of these`},
 		{"align", `'align':'first'`, `align: "first" is none of clock, first_request; use one of these`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

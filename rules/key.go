@@ -170,10 +170,11 @@ func (c *Compiled) missing(attrs map[string]string) *KeyError {
 				Message: quote(value) + " is not an address, and there is no other to count by",
 			}
 		} else if !ok {
-			return &KeyError{
-				Rule: c.rule.ID, Attribute: name, Missing: true,
-				Message: "is missing, and there is no ip to count by instead",
+			instead := "there is no ip to count by instead"
+			if ip := attrs[attrIP]; ip != "" {
+				instead = "the ip to count by instead, " + quote(ip) + ", is not an address"
 			}
+			return &KeyError{Rule: c.rule.ID, Attribute: name, Missing: true, Message: "is missing, and " + instead}
 		}
 	}
 	return &KeyError{Rule: c.rule.ID, Missing: true, Message: "the rule has no identity"}

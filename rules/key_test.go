@@ -140,6 +140,12 @@ func TestResolve(t *testing.T) {
 			`missing: rule "key": api_key: is missing, and there is no ip to count by instead`,
 		},
 		{
+			"junk to count by instead",
+			[]string{counting("key", `'api_key'`, "")},
+			map[string]string{"ip": "localhost"},
+			`missing: rule "key": api_key: is missing, and the ip to count by instead, "localhost", is not an address`,
+		},
+		{
 			"junk for an address",
 			[]string{counting("ip", `'ip'`, "")},
 			map[string]string{"ip": "junk1"},

@@ -20,7 +20,13 @@ func (d *decoder) str(m member) string {
 	return s
 }
 
+// word reads one of some texts. What is no text gets no advice to become one: these are
+// all there are.
 func (d *decoder) word(m member, words []string) string {
+	if m.raw[0] != '"' {
+		d.oneOf(m.name, string(m.raw), words...)
+		return ""
+	}
 	s := d.str(m)
 	if s == "" || !d.oneOf(m.name, s, words...) {
 		return ""

@@ -223,8 +223,12 @@ func (w *Watcher) log(s *Snapshot, problems Problems) {
 		if p.Warning {
 			level = slog.LevelWarn
 		}
-		w.cfg.Log.Log(context.Background(), level, "rules: problem", "problem", p.String(),
-			"rule", p.Rule, "field", p.Field, "value", p.Value, "line", p.Line, "column", p.Column,
-			"in_force", s.Rule(p.Rule) != nil)
+		told := []any{
+			"problem", p.String(), "rule", p.Rule, "field", p.Field, "value", p.Value, "line", p.Line, "column", p.Column,
+		}
+		if p.Rule != "" { // else it is of the file, such as of a domain's name
+			told = append(told, "in_force", s.Rule(p.Rule) != nil)
+		}
+		w.cfg.Log.Log(context.Background(), level, "rules: problem", told...)
 	}
 }

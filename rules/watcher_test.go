@@ -101,6 +101,30 @@ func TestWatcherFollowsItsSource(t *testing.T) {
 	})
 }
 
+// Whether its rule is in force is said of a rule's problem, and not of a file's, of which
+// it would say that something is not.
+func TestWatcherSaysWhatIsInForce(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	src := &source{problems: rules.Problems{
+		{Rule: "r", Field: "match", Message: "of a rule", Warning: true},
+		{Field: "domain", Message: "of the file", Warning: true},
+	}}
+	src.put(mustSet(t, bucket("r", 1, 1)), 1)
+	w := mustWatcher(t, rules.WatcherConfig{Source: src, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(log.String()) {
+		if strings.Contains(line, "of a rule") != strings.Contains(line, "in_force=true") || strings.Contains(line, "in_force=false") {
+			t.Error(line)
+		}
+	}
+	if n := strings.Count(log.String(), "in_force"); n != 1 {
+		t.Errorf("%d lines say it, want 1:\n%s", n, log.String())
+	}
+}
+
 func TestWatcherKeepsTheLastGoodRules(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
