@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -162,13 +163,21 @@ func TestOpenTogether(t *testing.T) {
 	wg.Wait()
 }
 
-// What cannot be opened is an error that names the file.
+// What cannot be opened is an error that names the file, and a folder that is missing.
 func TestOpenRefused(t *testing.T) {
 	t.Parallel()
-	for name, path := range map[string]string{"no folder": filepath.Join(t.TempDir(), "nowhere", "t.db"), "a folder": t.TempDir(), "empty": ""} {
-		if s, err := sqlite.Open(t.Context(), sqlite.Config{Path: path}); err == nil {
+	folder, none := t.TempDir(), filepath.Join(t.TempDir(), "nowhere")
+	for name, tt := range map[string]struct{ path, want string }{
+		"no folder": {filepath.Join(none, "t.db"), "t.db: there is no folder " + none + ": make it"},
+		"a folder":  {folder, folder},
+		"empty":     {"", "the path is empty"},
+	} {
+		s, err := sqlite.Open(t.Context(), sqlite.Config{Path: tt.path})
+		if err == nil {
 			_ = s.Close()
 			t.Errorf("%s: opened", name)
+		} else if !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
 	}
 }

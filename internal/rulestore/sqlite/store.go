@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -64,6 +66,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	if err := migrate(ctx, write); err != nil {
+		if _, missing := os.Stat(filepath.Dir(cfg.Path)); errors.Is(missing, fs.ErrNotExist) { // SQLite's words name no cause
+			err = fmt.Errorf("there is no folder %s: make it, or name another file", filepath.Dir(cfg.Path))
+		}
 		return nil, fmt.Errorf("%s: %w", cfg.Path, errors.Join(err, write.Close()))
 	}
 	read, err := pool(cfg.Path, "deferred", readers, readCacheKB)
