@@ -56,6 +56,6 @@ func (s *Server) wrongMethod(w http.ResponseWriter, r *http.Request, allow strin
 
 func (s *Server) notFound(w http.ResponseWriter, _ *http.Request) {
 	writeProblem(w, &tallygate.Error{
-		Code: codeNotFound, Message: "there are POST /v1/ratelimit:check and :reserve, GET /v1/ratelimit:forward for gateways, and GET /healthz, /readyz and /version",
+		Code: codeNotFound, Message: "there are POST /v1/ratelimit:check, :reserve, :commit and :cancel, GET /v1/ratelimit:forward for gateways, and GET /healthz, /readyz and /version",
 	})
 }

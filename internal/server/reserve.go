@@ -164,7 +164,7 @@ func (q *request) decodeSettle(body []byte, costs bool) (seen uint, err error) {
 	case err != nil:
 		return seen, err
 	case seen&seenReservation == 0:
-		return seen, fault("/reservation", "what is to be settled is missing")
+		return seen, fault("/reservation", "it is missing: what to settle is the reservation that :reserve answered with")
 	case costs && seen&(seenCost|seenCosts) == 0:
 		return seen, fault("/cost", "a commit needs the cost, or costs by rule")
 	case seen&seenCost != 0 && seen&seenCosts != 0:
