@@ -21,6 +21,7 @@ func TestTryIt(t *testing.T) {
 		saved map[string]string
 	}{
 		"NGINX":   {"nginx", "on Debian: apt-get install nginx-light", "gateways/nginx.md", map[string]string{"nginx": "tallygate.conf"}},
+		"Caddy":   {"caddy", "on Debian: apt-get install caddy", "gateways/caddy.md", map[string]string{"caddyfile": "Caddyfile"}},
 		"HAProxy": {"haproxy", "on Debian: apt-get install haproxy", "gateways/haproxy.md", map[string]string{"lua": "tallygate.lua", "haproxy": "haproxy.cfg"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +41,7 @@ func TestTryIt(t *testing.T) {
 			got := session(t, dir, "set -m\n"+s.place(script, front), "PATH="+path, "TALLYGATE_HTTP="+here, "TALLYGATE_GRPC=", "TALLYGATE_ADMIN=")
 			if !shows(want, got) {
 				t.Errorf("the commands of %s say\n%s\nand the page\n%s", page.page, got, want)
-				for _, name := range []string{"tallygate.log", "error.log", "haproxy.log"} {
+				for _, name := range []string{"tallygate.log", "error.log", "haproxy.log", "caddy.log"} {
 					text, _ := os.ReadFile(filepath.Join(dir, name))
 					t.Logf("%s:\n%s", name, text)
 				}
