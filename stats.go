@@ -144,7 +144,7 @@ func (r *RuleStats) empty() bool {
 }
 
 // LeaseStats are what became of the tokens that a pod leased, in tokens:
-// Granted = Spent + Returned + Expired + Out.
+// Granted = Spent + Returned + Expired + Out, but for what a call moves just now.
 type LeaseStats struct {
 	// Granted is what the store gave; Spent and Returned what it was told was used,
 	// or was not; Expired what ended unused before it could be returned.
