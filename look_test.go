@@ -9,9 +9,9 @@ import (
 	"github.com/tallygate/tallygate/rules"
 )
 
-// A look at an empty bucket does not make the pod tell who asks next a wait that is not
-// enough.
-func TestLook_leavesTheWait(t *testing.T) {
+// slowBucket is a limiter in front of a store elsewhere, with a token an hour.
+func slowBucket(t testing.TB) *tallygate.Limiter {
+	t.Helper()
 	c := newClock()
 	l, err := tallygate.New(tallygate.Config{
 		Rules: tallygate.Fixed(compile(t, c.Now(), rules.Set{Rules: []rules.Rule{bucket("r", 1, 3600, 5)}})),
@@ -21,6 +21,13 @@ func TestLook_leavesTheWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// A look at an empty bucket does not make the pod tell who asks next a wait that is not
+// enough.
+func TestLook_leavesTheWait(t *testing.T) {
+	l := slowBucket(t)
 	for _, check := range []tallygate.Check{ask("r", "k", 5), look("r", "k")} {
 		if v, err := l.Check(context.Background(), check); err != nil || !v.Allow {
 			t.Fatalf("%+v, %v", v, err)
@@ -34,15 +41,7 @@ func TestLook_leavesTheWait(t *testing.T) {
 
 // What a pod tells by itself is enough for a slow bucket too.
 func TestRetry_ofSlowBuckets(t *testing.T) {
-	c := newClock()
-	l, err := tallygate.New(tallygate.Config{
-		Rules: tallygate.Fixed(compile(t, c.Now(), rules.Set{Rules: []rules.Rule{bucket("r", 1, 3600, 5)}})),
-		Store: &elsewhere{store: c.Memory()}, Now: c.Now, Deadline: time.Minute,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
+	l := slowBucket(t)
 	if v, err := l.Check(context.Background(), ask("r", "k", 5)); err != nil || !v.Allow {
 		t.Fatalf("%+v, %v", v, err)
 	}

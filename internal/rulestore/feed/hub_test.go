@@ -27,16 +27,8 @@ import (
 // startHub starts a hub that has a set.
 func startHub(t testing.TB, d *database, change func(*feed.HubConfig)) *feed.Hub {
 	t.Helper()
-	cfg := feed.HubConfig{Reader: d, Waiter: d}
-	if change != nil {
-		change(&cfg)
-	}
-	h, err := feed.NewHub(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := newHub(t, d, change)
 	h.Start()
-	t.Cleanup(func() { _ = h.Close() })
 	eventually(t, "the hub is ready", h.Ready)
 	return h
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // newHub returns a hub that is not started.
-func newHub(t *testing.T, d *database, change func(*feed.HubConfig)) *feed.Hub {
+func newHub(t testing.TB, d *database, change func(*feed.HubConfig)) *feed.Hub {
 	t.Helper()
 	cfg := feed.HubConfig{Reader: d, Waiter: d}
 	if change != nil {
