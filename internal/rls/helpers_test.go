@@ -219,3 +219,13 @@ type failing struct{ kind store.ErrorKind }
 func (f failing) Take(context.Context, []store.Op) ([]store.Grant, error) {
 	return nil, &store.StoreError{Kind: f.kind, Err: errors.New("no route to redis.internal")}
 }
+
+// walk sends the requests of steps in turn.
+func walk(t *testing.T, conn *grpc.ClientConn, steps []step) {
+	t.Helper()
+	for i, s := range steps {
+		if got := told(ask(t, conn, s.request)); got != s.want {
+			t.Errorf("request %d:\ngot  %s\nwant %s", i, got, s.want)
+		}
+	}
+}

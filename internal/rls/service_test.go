@@ -147,11 +147,7 @@ func TestShouldRateLimit(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			_, conn := service(t, rls.Config{Limiter: limiterOf(t, newClock(), nil)})
-			for i, s := range test.steps {
-				if got := told(ask(t, conn, s.request)); got != s.want {
-					t.Errorf("request %d:\ngot  %s\nwant %s", i, got, s.want)
-				}
-			}
+			walk(t, conn, test.steps)
 		})
 	}
 }
