@@ -99,11 +99,24 @@ func (n *node) ready() (rueidis.Client, error) {
 
 func (n *node) connect() error {
 	if n.client != nil {
-		return n.client.Do(context.Background(), n.client.B().Ping().Build()).Error()
+		return n.ping()
 	}
 	client, err := rueidis.NewClient(n.options)
 	if err == nil || client != nil { // a single one may connect later
 		n.client = client
+	}
+	return err
+}
+
+// ping has the client connect. One that has not noticed yet that its last connection
+// ended tells how that ended, and dials only for the next call: it is asked again, or
+// every check until the next attempt would count a failure that is none.
+func (n *node) ping() error {
+	dials := n.dials.Load()
+	ask := func() error { return n.client.Do(context.Background(), n.client.B().Ping().Build()).Error() }
+	err := ask()
+	if err != nil && sort(err) == lost && n.dials.Load() == dials {
+		return ask()
 	}
 	return err
 }

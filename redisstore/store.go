@@ -87,7 +87,7 @@ const firstDial = 2 * time.Second
 // connect finds out what the servers are: a cluster if one of them says so.
 func (s *Store) connect(ctx context.Context) error {
 	if s.options.Sentinel.MasterSet != "" {
-		return s.alone(s.options.Sentinel.MasterSet)
+		return s.alone(ctx, s.options.Sentinel.MasterSet)
 	}
 	var failed error
 	for _, addr := range s.options.InitAddress {
@@ -109,7 +109,7 @@ func (s *Store) connect(ctx context.Context) error {
 			return nil
 		case len(s.options.InitAddress) == 1 && sort(v.err) == wrong && code(v.err) != "WRONGPASS" && code(v.err) != "NOAUTH":
 			// It is no cluster, or we may not ask.
-			return s.alone(addr)
+			return s.alone(ctx, addr)
 		default:
 			failed = v.err
 		}
@@ -117,13 +117,23 @@ func (s *Store) connect(ctx context.Context) error {
 	return failed
 }
 
-// alone makes one server, or whatever the sentinels name, the only shard.
-func (s *Store) alone(addr string) error {
+// alone makes one server, or whatever the sentinels name, the only shard, whose first
+// connection has firstDial as well.
+func (s *Store) alone(ctx context.Context, addr string) error {
 	h := newShard(s, addr, addr, beat{tag: "0"})
 	s.topology.single = h
 	s.topology.forget(nil)
-	_, err := h.fast.node.ready()
-	return err
+	for end := time.Now().Add(firstDial); ; {
+		_, err := h.fast.node.ready()
+		if err == nil || sort(err) == wrong || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(redialAfter):
+		}
+	}
 }
 
 // errNoSlots is of a cluster that is being made.
