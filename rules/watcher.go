@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/loop"
 )
 
 // Source is where rules come from.
@@ -66,11 +68,9 @@ type Watcher struct {
 	version  Version
 	problems Problems
 	failure  string // the last load's error, to log it once
+	started  bool
 
-	mu     sync.Mutex // guards what follows
-	closed bool
-	cancel context.CancelFunc
-	done   chan struct{}
+	following loop.Loop
 }
 
 // NewWatcher returns a Watcher that holds no rules yet. It starts nothing.
@@ -99,38 +99,27 @@ func NewWatcher(cfg WatcherConfig) (*Watcher, error) {
 // first load. If that fails, nothing is started and Start may be called again.
 // Started twice, it does nothing.
 func (w *Watcher) Start(ctx context.Context) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
+	w.loading.Lock()
+	defer w.loading.Unlock()
+	switch {
+	case w.following.Closed():
 		return ErrClosed
-	}
-	if w.done != nil {
+	case w.started:
 		return nil
 	}
-	w.loading.Lock()
-	err := w.loadLocked(ctx)
-	w.loading.Unlock()
-	if err != nil {
+	if err := w.loadLocked(ctx); err != nil {
 		return err
 	}
-	run, cancel := context.WithCancel(context.Background())
-	w.cancel, w.done = cancel, make(chan struct{})
-	go w.follow(run, w.done)
+	w.started = true
+	w.following.Start(w.follow)
 	return nil
 }
 
 // Close stops following and returns when nothing runs any more. The last
 // snapshot stays readable. Closed twice, it does nothing.
 func (w *Watcher) Close() error {
-	w.mu.Lock()
-	w.closed = true
-	cancel, done := w.cancel, w.done
-	w.mu.Unlock()
-	if done != nil {
-		cancel()
-		<-done
-	}
-	w.loading.Lock() // a Reload under way ends first; none begins after
+	w.following.Close()
+	w.loading.Lock() // a Start or Reload under way ends first; none begins after
 	defer w.loading.Unlock()
 	return nil
 }
@@ -151,17 +140,13 @@ func (w *Watcher) Problems() Problems {
 func (w *Watcher) Reload(ctx context.Context) error {
 	w.loading.Lock()
 	defer w.loading.Unlock()
-	w.mu.Lock()
-	closed := w.closed
-	w.mu.Unlock()
-	if closed {
+	if w.following.Closed() {
 		return ErrClosed
 	}
 	return w.loadLocked(ctx)
 }
 
-func (w *Watcher) follow(ctx context.Context, done chan<- struct{}) {
-	defer close(done)
+func (w *Watcher) follow(ctx context.Context) {
 	tick := time.NewTicker(w.cfg.Every)
 	defer tick.Stop()
 	for {

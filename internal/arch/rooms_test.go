@@ -44,7 +44,7 @@ func rooms() []namedRoom {
 		{"internal/calls", room{house: []string{"store"}}},
 		{"internal/pod", room{house: []string{"limit", "store", "internal/keyed"}}},
 		{"internal/breaker", room{house: []string{"limit", "store"}}},
-		{"rules", room{house: []string{"limit", "identity", "internal/spelling"}}},
+		{"rules", room{house: []string{"limit", "identity", "internal/loop", "internal/spelling"}}},
 		{"internal/moment", room{house: []string{"rules"}}},
 		{"internal/reservation", room{house: []string{"limit", "store", "rules"}}},
 		{"internal/yamltree", room{house: []string{"rules"}, outside: []string{"github.com/goccy/go-yaml"}}},
