@@ -53,7 +53,7 @@ func limiter(t *testing.T, s store.Store, list ...rules.Rule) *tallygate.Limiter
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := tallygate.New(tallygate.Config{Rules: tallygate.Fixed(snapshot), Store: s})
+	l, err := tallygate.New(tallygate.Config{Rules: tallygate.Fixed(snapshot), Store: s, Deadline: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func limiterOf(t testing.TB, c *clock, s store.Store, rs ...rules.Rule) *tallyga
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := tallygate.New(tallygate.Config{Rules: tallygate.Fixed(snapshot), Store: s, Now: c.now})
+	l, err := tallygate.New(tallygate.Config{Rules: tallygate.Fixed(snapshot), Store: s, Now: c.now, Deadline: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

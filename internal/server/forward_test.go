@@ -39,7 +39,7 @@ func forwarding(t testing.TB, s store.Store, list ...rules.Rule) http.Handler {
 	if s == nil {
 		s = store.NewMemoryStore(store.MemoryConfig{Now: c.now})
 	}
-	l, err := tallygate.New(tallygate.Config{Rules: tallygate.Fixed(snapshot), Store: s, Now: c.now})
+	l, err := tallygate.New(tallygate.Config{Rules: tallygate.Fixed(snapshot), Store: s, Now: c.now, Deadline: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func newLimiter(t testing.TB, c *clock, s store.Store) *tallygate.Limiter {
 	if s == nil {
 		s = store.NewMemoryStore(store.MemoryConfig{Now: c.now})
 	}
-	l, err := tallygate.New(tallygate.Config{Rules: tallygate.Fixed(snapshot), Store: s, Now: c.now})
+	l, err := tallygate.New(tallygate.Config{Rules: tallygate.Fixed(snapshot), Store: s, Now: c.now, Deadline: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
