@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -101,11 +102,11 @@ func (m *Main) watchRules(ctx context.Context, v *values, log *slog.Logger) (f *
 	f.hub.Start()
 	f.onClose(f.hub.Close)
 	if source := sourceOf(v); source != nil { // itself, so that problems name lines
-		f.Watcher, err = f.startWatcher(ctx, source, 0, log)
-		if err == nil {
-			f.onClose(f.Watcher.Close)
+		if f.Watcher, err = f.startWatcher(ctx, source, 0, log); err != nil {
+			return f, err
 		}
-		return f, err
+		f.onClose(f.Watcher.Close)
+		return f, someUsable(f.Watcher)
 	}
 	if strings.HasPrefix(where, sqliteScheme) {
 		return f, f.follow(ctx, f.hub, f.hub, rules.DefaultEvery, log)
@@ -183,6 +184,17 @@ func (f *followed) startWatcher(ctx context.Context, source rules.Source, every 
 		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
+}
+
+// someUsable refuses to start on a file of which not one rule can be used: what was to
+// be limited would pass, and only the log would say so. A change of the file while this
+// runs leaves the last good rules in force instead.
+func someUsable(w *rules.Watcher) error {
+	faults := w.Problems().Faults()
+	if len(w.Snapshot().Rules()) > 0 || len(faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("not one rule can be used, for the %s in the log above: mend them (tallygate rules lint FILE shows all), or say that there are none by an empty list, rules: []", count(len(faults), "problem"))
 }
 
 // reload asks where the rules are, now. What is wrong stays as it was and is logged.

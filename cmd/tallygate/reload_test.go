@@ -184,3 +184,30 @@ func TestMEM03(t *testing.T) {
 	}
 	eventually(t, "goroutines", func() bool { return runtime.NumGoroutine() <= before })
 }
+
+// A file of which not one rule can be used is no file without rules: nothing that was to
+// be limited passes because of a typo.
+func TestServe_noRuleCanBeUsed(t *testing.T) {
+	t.Parallel()
+	faulty := "rules:\n  - {id: a, algorithm: leaky, identity: [ip], covers_all: true}\n"
+	for name, row := range map[string]struct {
+		rules  string
+		starts bool
+	}{
+		"one that cannot":        {faulty, false},
+		"one that can beside it": {faulty + "  - {id: b, action: deny, match: {route: x}}\n", true},
+		"an empty list":          {"rules: []\n", true},
+		"a warning and no fault": {"rules:\n  - {id: b, action: deny, covers_all: true}\n", true},
+		"an override of no rule": {"rules: []\noverrides:\n  - {key: k, rule: a, burst: 5, reason: r, owner: o}\n", false},
+	} {
+		dir := inFolder(t, map[string]string{"rules.yaml": row.rules})
+		if row.starts {
+			serve(t, row.rules)
+			continue
+		}
+		code, _, stderr := run(t, nil, "serve", "--http", "127.0.0.1:0", "--rules", "file:"+filepath.Join(dir, "rules.yaml"))
+		if code != 1 || !strings.Contains(stderr, "not one rule can be used, for the 1 problem in the log above") {
+			t.Errorf("%s: exit %d: %s", name, code, stderr)
+		}
+	}
+}
