@@ -80,12 +80,12 @@ func TestServe_endsWithItsContext(t *testing.T) {
 // The time a request may take to arrive does not end the answer to it.
 func TestServe_longPollsOutlastTheTimeForReading(t *testing.T) {
 	t.Parallel()
-	const read = 50 * time.Millisecond
+	const read = 500 * time.Millisecond
 	wait := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
 			t.Error("the request ended before its answer")
-		case <-time.After(6 * read):
+		case <-time.After(2 * read):
 			_, _ = io.WriteString(w, "late")
 		}
 	})

@@ -389,7 +389,7 @@ func TestBackPressureByLatency(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	snapshot := snapshotOf(t, c, shedding()...)
-	config := proxy.Config{Rules: source{snapshot}, Now: c.now, LatencyTarget: 100 * time.Millisecond, AnswerTimeout: time.Second}
+	config := proxy.Config{Rules: source{snapshot}, Now: c.now, LatencyTarget: 100 * time.Millisecond, AnswerTimeout: 2 * time.Second}
 	config.Limit.Limiter = limiterOf(t, c, snapshot)
 	config.Identity = resolver(t, identity.Config{Sources: map[string]string{"plan": "header:X-Plan"}})
 	f := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -80,19 +80,24 @@ func TestEventStream(t *testing.T) {
 	for name, h2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2 in clear": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			next := make(chan struct{})
-			f := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			next := make(chan struct{}, 3) // with room: an upstream that gave up takes none
+			f := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "text/event-stream")
 				for i := 0; ; i++ {
 					if _, err := fmt.Fprintf(w, "data: %d\n", i); err != nil {
 						return
 					}
 					_ = http.NewResponseController(w).Flush()
-					if _, more := <-next; !more {
+					select {
+					case _, more := <-next:
+						if !more {
+							return
+						}
+					case <-r.Context().Done():
 						return
 					}
 				}
-			}), 10, proxy.Config{StallTimeout: 30 * time.Millisecond})
+			}), 10, proxy.Config{StallTimeout: 500 * time.Millisecond})
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+f.addr, http.NoBody)
 			if err != nil {
 				t.Fatal(err)
@@ -106,12 +111,12 @@ func TestEventStream(t *testing.T) {
 				t.Errorf("HTTP/%d, want %d", resp.ProtoMajor, want)
 			}
 			in := bufio.NewReader(resp.Body)
-			for i := range 4 {
+			for i := range 3 {
 				if got, err := in.ReadString('\n'); got != fmt.Sprintf("data: %d\n", i) || err != nil {
 					t.Fatalf("event %d: %q, %v", i, got, err)
 				}
-				<-time.After(40 * time.Millisecond) // a quiet stream is no stalled client
-				if i < 3 {
+				<-time.After(600 * time.Millisecond) // a quiet stream is no stalled client
+				if i < 2 {
 					next <- struct{}{}
 				}
 			}
@@ -212,7 +217,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 						return
 					}
 				}
-			}), 10, proxy.Config{StallTimeout: 100 * time.Millisecond})
+			}), 10, proxy.Config{StallTimeout: 500 * time.Millisecond})
 			conn, in := f.dial(t)
 			if h2 {
 				_, _ = conn.Write(append(preface(), get(1)...))
@@ -232,13 +237,13 @@ func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	f := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(w, r.Body)
-	}), 10, proxy.Config{StallTimeout: 500 * time.Millisecond})
+	}), 10, proxy.Config{StallTimeout: time.Second})
 	const head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"
 	conn, in := f.dial(t)
 	for range 2 { // on one connection: nothing is left of the first
 		_, _ = io.WriteString(conn, head)
 		for _, b := range []string{"s", "l", "o", "w", "!"} {
-			<-time.After(150 * time.Millisecond)
+			<-time.After(250 * time.Millisecond) // all of it takes longer than the timeout
 			_, _ = io.WriteString(conn, b)
 		}
 		resp, err := http.ReadResponse(in, nil)
@@ -250,7 +255,7 @@ func TestSlowBody(t *testing.T) {
 		if string(body) != "slow!" || err != nil {
 			t.Fatalf("%q, %v", body, err)
 		}
-		<-time.After(550 * time.Millisecond) // an idle connection is no stalled client
+		<-time.After(1100 * time.Millisecond) // an idle connection is no stalled client
 	}
 	_, _ = io.WriteString(conn, head+"st")
 	text, err := io.ReadAll(in)
