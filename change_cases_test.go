@@ -285,7 +285,7 @@ func TestChange_ofAnotherRule(t *testing.T) {
 		h.apply(t, s, list, busy, empty, bucket("another", n, 1, 1000))
 	}
 	apply(1)
-	l, err := tallygate.New(tallygate.Config{Rules: s, Store: redisAt(t, server), Deadline: 2 * time.Second})
+	l, err := tallygate.New(tallygate.Config{Rules: s, Store: redisAt(t, server), Deadline: patient})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func homes(t *testing.T) []home {
 // redisAt is a connection to a server for the length of the test.
 func redisAt(t testing.TB, server *redistest.Server) store.Store {
 	t.Helper()
-	s, err := redisstore.New(context.Background(), redisstore.Config{URL: "redis://" + server.Addr, Tags: identity.NewHasher(nil), Deadline: 2 * time.Second})
+	s, err := redisstore.New(context.Background(), redisstore.Config{URL: "redis://" + server.Addr, Tags: identity.NewHasher(nil), Deadline: patient})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func redisAt(t testing.TB, server *redistest.Server) store.Store {
 // pod is a limiter of this home by those rules.
 func (h home) pod(t testing.TB, s *switched) *tallygate.Limiter {
 	t.Helper()
-	l, err := tallygate.New(tallygate.Config{Rules: s, Store: h.store(), Now: h.now, Deadline: 2 * time.Second})
+	l, err := tallygate.New(tallygate.Config{Rules: s, Store: h.store(), Now: h.now, Deadline: patient})
 	if err != nil {
 		t.Fatal(err)
 	}

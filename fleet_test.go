@@ -25,12 +25,12 @@ func fleet(t testing.TB, pods int, list ...rules.Rule) []*tallygate.Limiter {
 	snapshot := tallygate.Fixed(compile(t, time.Now(), rules.Set{Rules: list}))
 	limiters := make([]*tallygate.Limiter, pods)
 	for i := range limiters {
-		s, err := redisstore.New(context.Background(), redisstore.Config{URL: url, Tags: identity.NewHasher(nil), Deadline: time.Second})
+		s, err := redisstore.New(context.Background(), redisstore.Config{URL: url, Tags: identity.NewHasher(nil), Deadline: patient})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = s.Close() })
-		limiters[i], err = tallygate.New(tallygate.Config{Rules: snapshot, Store: s, Deadline: time.Second})
+		limiters[i], err = tallygate.New(tallygate.Config{Rules: snapshot, Store: s, Deadline: patient})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -213,7 +213,7 @@ func TestNextWindow_redis(t *testing.T) {
 	}
 	s, key := new(switched), newKey()
 	s.apply(t, time.Now(), rules.Set{Rules: before})
-	l, err := tallygate.New(tallygate.Config{Rules: s, Store: redisAt(t, redistest.SharedStandalone(t)), Deadline: 2 * time.Second})
+	l, err := tallygate.New(tallygate.Config{Rules: s, Store: redisAt(t, redistest.SharedStandalone(t)), Deadline: patient})
 	if err != nil {
 		t.Fatal(err)
 	}

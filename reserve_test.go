@@ -394,12 +394,12 @@ func TestReserve_cluster(t *testing.T) {
 	pods := make([]*tallygate.Limiter, 2)
 	snapshot := tallygate.Fixed(compile(t, time.Now(), rules.Set{Rules: []rules.Rule{bucket("reserve-a", 1, 3600, 100), bucket("reserve-b", 1, 3600, 10)}}))
 	for i := range pods {
-		s, err := redisstore.New(ctx, redisstore.Config{URL: url, Tags: identity.NewHasher(nil), Deadline: 5 * time.Second})
+		s, err := redisstore.New(ctx, redisstore.Config{URL: url, Tags: identity.NewHasher(nil), Deadline: patient})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = s.Close() })
-		if pods[i], err = tallygate.New(tallygate.Config{Rules: snapshot, Store: s, Deadline: 5 * time.Second, ReservationSecret: []byte("s")}); err != nil {
+		if pods[i], err = tallygate.New(tallygate.Config{Rules: snapshot, Store: s, Deadline: patient, ReservationSecret: []byte("s")}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = pods[i].Close() })

@@ -278,13 +278,13 @@ func TestTrial_failsClosed(t *testing.T) {
 func TestTrial_leases(t *testing.T) {
 	live, next := bucket("r", 1000, 1, 1000), bucket("r", 1000, 1, 1000)
 	live.MaxCost, next.MaxCost = 1, 1
-	s, err := redisstore.New(context.Background(), redisstore.Config{URL: "redis://" + redistest.SharedStandalone(t).Addr, Tags: identity.NewHasher(nil), Deadline: time.Second})
+	s, err := redisstore.New(context.Background(), redisstore.Config{URL: "redis://" + redistest.SharedStandalone(t).Addr, Tags: identity.NewHasher(nil), Deadline: patient})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	l, err := tallygate.New(tallygate.Config{
-		Rules: tallygate.Fixed(compile(t, time.Now(), onTrial(next, rules.StageShadow, 0, live))), Store: s, Deadline: time.Second,
+		Rules: tallygate.Fixed(compile(t, time.Now(), onTrial(next, rules.StageShadow, 0, live))), Store: s, Deadline: patient,
 	})
 	if err != nil {
 		t.Fatal(err)

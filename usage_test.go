@@ -362,7 +362,7 @@ func TestUsage_leases(t *testing.T) {
 // The buckets of a trial are looked at and reset on Redis too.
 func TestUsage_trialOnRedis(t *testing.T) {
 	key := "acct_" + t.Name()
-	s, err := redisstore.New(context.Background(), redisstore.Config{URL: "redis://" + redistest.SharedStandalone(t).Addr, Tags: identity.NewHasher(nil), Deadline: time.Second})
+	s, err := redisstore.New(context.Background(), redisstore.Config{URL: "redis://" + redistest.SharedStandalone(t).Addr, Tags: identity.NewHasher(nil), Deadline: patient})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +370,7 @@ func TestUsage_trialOnRedis(t *testing.T) {
 	live, next := bucket("duo", 1, 3600, 6), bucket("duo", 1, 3600, 4)
 	live.Counting, next.Counting = rules.CountingExact, rules.CountingExact
 	l, err := tallygate.New(tallygate.Config{
-		Rules: tallygate.Fixed(compile(t, time.Now(), onTrial(next, rules.StageCanary, 100, live))), Store: s, Deadline: time.Second,
+		Rules: tallygate.Fixed(compile(t, time.Now(), onTrial(next, rules.StageCanary, 100, live))), Store: s, Deadline: patient,
 	})
 	if err != nil {
 		t.Fatal(err)
