@@ -45,7 +45,7 @@ func control(t *testing.T, address string, args ...string) *plane {
 			cancel()
 			select {
 			case <-exited:
-			case <-time.After(10 * time.Second):
+			case <-time.After(hangs):
 				t.Errorf("control did not end: %s", p.stderr)
 			}
 		})
@@ -56,7 +56,7 @@ func control(t *testing.T, address string, args ...string) *plane {
 		p.url = "http://" + address
 	case code := <-exited:
 		t.Fatalf("control ended with %d: %s", code, p.stderr)
-	case <-time.After(10 * time.Second):
+	case <-time.After(hangs):
 		t.Fatalf("control did not listen: %s", p.stderr)
 	}
 	return p

@@ -52,16 +52,16 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// runFor is how long a command of a test may run: a server that should have refused
-// to start would run for ever.
-const runFor = time.Minute
+// hangs is when what is waited for will not come any more: a server that should have
+// refused to start would run for ever. It is no bound on how long anything may take.
+const hangs = time.Minute
 
 // run runs a command to its end.
 func run(t testing.TB, env []string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs buffer
 	m := &tallygate.Main{}
-	ctx, cancel := context.WithTimeout(t.Context(), runFor)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	code = m.Run(ctx, args, strings.NewReader(""), &out, &errs, env)
 	return code, out.String(), errs.String()
@@ -117,7 +117,7 @@ func front(t testing.TB, upstream, rules string, args ...string) *service {
 func start(t testing.TB, on *clock, args ...string) *service {
 	t.Helper()
 	s := &service{
-		client:  &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second},
+		client:  &http.Client{Transport: &http.Transport{}, Timeout: hangs},
 		signals: make(chan os.Signal, 8), reloads: make(chan os.Signal, 8), exited: make(chan int, 1),
 		stdout: new(buffer), stderr: new(buffer), clock: on,
 	}
@@ -138,7 +138,7 @@ func start(t testing.TB, on *clock, args ...string) *service {
 		s.url = "http://" + address
 	case code := <-s.exited:
 		t.Fatalf("%s ended with %d: %s", args[0], code, s.stderr)
-	case <-time.After(10 * time.Second):
+	case <-time.After(hangs):
 		t.Fatalf("%s did not listen: %s", args[0], s.stderr)
 	}
 	t.Cleanup(func() {
@@ -156,7 +156,7 @@ func (s *service) wait(t testing.TB) int {
 	case code := <-s.exited:
 		s.exited <- code // for the cleanup
 		return code
-	case <-time.After(10 * time.Second):
+	case <-time.After(hangs):
 		t.Fatalf("serve did not end: %s", s.stderr)
 		return -1
 	}
@@ -171,17 +171,17 @@ func (s *service) reload(t testing.TB, rules string) {
 	eventually(t, "reload", func() bool { return strings.Count(s.stderr.String(), "rules reloaded") > before })
 }
 
-// eventually polls until ok, at most 10 s.
+// eventually polls until ok.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(10 * time.Second)
+	late := time.After(hangs)
 	for !ok() {
 		select {
 		case <-tick.C:
 		case <-late:
-			t.Fatalf("%s: not within 10 s", what)
+			t.Fatalf("%s: not within %s", what, hangs)
 		}
 	}
 }

@@ -138,7 +138,7 @@ func walk(t *testing.T, path, section string, s *service, env []string) {
 			code, stdout, stderr := run(t, env, args[1:]...)
 			// A change is in force within a second; pods report from time to time.
 			late := []string{"check", "pods", "usage", "explain"}
-			for range 40 {
+			for deadline := time.Now().Add(hangs / 2); time.Now().Before(deadline); {
 				if code == want && matches(c.output, stdout+stderr) || !slices.Contains(late, args[1]) && !slices.Contains(args, "trial") {
 					break
 				}

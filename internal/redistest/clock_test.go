@@ -14,6 +14,11 @@ func wrong(t *testing.T, s *redistest.Server) time.Duration {
 	before := time.Now()
 	reply, _ := s.MustDo(t, "TIME").([]any)
 	took := time.Since(before)
+	for took > time.Second/4 { // long on its way, it tells too little
+		before = time.Now()
+		reply, _ = s.MustDo(t, "TIME").([]any)
+		took = time.Since(before)
+	}
 	seconds, _ := reply[0].(string)
 	micros, _ := reply[1].(string)
 	sec, err := strconv.ParseInt(seconds, 10, 64)

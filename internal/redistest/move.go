@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 )
@@ -21,8 +22,9 @@ func (c *Cluster) MoveKeys(t testing.TB, slot int, to *Server, keys ...string) {
 	c.Owner(t, slot).MustDo(t, append(args, keys...)...)
 }
 
-// FinishMove moves what is left in a slot and makes to its owner in the eyes of
-// all primaries.
+// FinishMove moves what is left in a slot and makes to its owner in the eyes of all
+// nodes: a replica that is promoted before it has heard of the move takes the slot for
+// nobody's, and leaves it to its old primary.
 func (c *Cluster) FinishMove(t testing.TB, slot int, to *Server) {
 	t.Helper()
 	from, number, id := c.Owner(t, slot), strconv.Itoa(slot), mustID(t, to)
@@ -41,6 +43,18 @@ func (c *Cluster) FinishMove(t testing.TB, slot int, to *Server) {
 	for _, n := range c.Primaries() {
 		if n != to {
 			n.MustDo(t, "CLUSTER", "SETSLOT", number, "NODE", id)
+		}
+	}
+	for _, n := range c.Replicas() { // which hear of it from the primaries
+		err := n.waitFor(settleTimeout, "hear of a slot's move", func() error {
+			ranges, err := c.rangesBy(n)
+			if owner := ownerIn(ranges, slot); err == nil && owner != to {
+				err = fmt.Errorf("slot %d is still another's", slot)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }

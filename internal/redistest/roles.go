@@ -18,12 +18,20 @@ func (c *Cluster) Slot(t testing.TB, key string) int {
 // node that answers.
 func (c *Cluster) Owner(t testing.TB, slot int) *Server {
 	t.Helper()
-	for _, s := range c.ranges() {
+	owner := ownerIn(c.ranges(), slot)
+	if owner == nil {
+		t.Fatalf("nobody serves slot %d", slot)
+	}
+	return owner
+}
+
+// ownerIn returns who serves a slot; nil for nobody of ours.
+func ownerIn(ranges []slotRange, slot int) *Server {
+	for _, s := range ranges {
 		if s.from <= int64(slot) && int64(slot) <= s.to && s.owner != nil {
 			return s.owner
 		}
 	}
-	t.Fatalf("nobody serves slot %d", slot)
 	return nil
 }
 
@@ -40,23 +48,30 @@ func (c *Cluster) ranges() []slotRange {
 		if n.paused.Load() {
 			continue
 		}
-		reply, err := n.Do("CLUSTER", "SLOTS")
-		if err != nil {
-			continue
+		if ranges, err := c.rangesBy(n); err == nil {
+			return ranges
 		}
-		list, _ := reply.([]any)
-		ranges := make([]slotRange, len(list))
-		for i := range list {
-			entry, _ := list[i].([]any)
-			at, _ := entry[2].([]any)
-			port, _ := at[1].(int64)
-			ranges[i].from, _ = entry[0].(int64)
-			ranges[i].to, _ = entry[1].(int64)
-			ranges[i].owner = c.announcing(port)
-		}
-		return ranges
 	}
 	return nil
+}
+
+// rangesBy returns who serves which slots in the eyes of one node.
+func (c *Cluster) rangesBy(n *Server) ([]slotRange, error) {
+	reply, err := n.Do("CLUSTER", "SLOTS")
+	if err != nil {
+		return nil, err
+	}
+	list, _ := reply.([]any)
+	ranges := make([]slotRange, len(list))
+	for i := range list {
+		entry, _ := list[i].([]any)
+		at, _ := entry[2].([]any)
+		port, _ := at[1].(int64)
+		ranges[i].from, _ = entry[0].(int64)
+		ranges[i].to, _ = entry[1].(int64)
+		ranges[i].owner = c.announcing(port)
+	}
+	return ranges, nil
 }
 
 // announcing returns the node that names this port to others.
