@@ -72,7 +72,7 @@ func TestStoreAwayIsLoggedOnceASecond(t *testing.T) {
 	var log bytes.Buffer
 	l, err := tallygate.New(tallygate.Config{
 		Rules: tallygate.Fixed(compile(t, c.Now(), rules.Set{Rules: []rules.Rule{bucket("r", 1, 1, 1)}})),
-		Store: &fakeStore{err: errors.New("refused connection")}, Now: c.Now, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Store: &fakeStore{err: errors.New("refused connection")}, Now: c.Now, Deadline: time.Minute, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

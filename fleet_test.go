@@ -52,6 +52,7 @@ func TestFleet_envelope(t *testing.T) {
 		length = 300 * time.Millisecond
 	}
 	var allowed, checks, local atomic.Int64
+	key := newKey()
 	start := time.Now()
 	var wg sync.WaitGroup
 	for _, l := range limiters {
@@ -59,7 +60,7 @@ func TestFleet_envelope(t *testing.T) {
 			wg.Go(func() {
 				var v tallygate.Verdict
 				for time.Since(start) < length {
-					if err := l.Decide(context.Background(), ask("fleet", "acct_"+t.Name(), 1), &v); err != nil {
+					if err := l.Decide(context.Background(), ask("fleet", key, 1), &v); err != nil {
 						t.Error(err)
 						return
 					}
@@ -81,16 +82,19 @@ func TestFleet_envelope(t *testing.T) {
 	if got := float64(allowed.Load()); got > most {
 		t.Errorf("allowed %.0f, at most %.0f", got, most)
 	}
-	if got := float64(allowed.Load()); got < 0.9*most {
-		t.Errorf("allowed %.0f, of %.0f", got, most)
+	// A busy machine may not even ask for so much.
+	if got, asked := float64(allowed.Load()), float64(checks.Load()); got < 0.9*min(most, asked) {
+		t.Errorf("allowed %.0f of %.0f, of %.0f asked for", got, most, asked)
 	}
 }
 
-// flood has all pods check one key for a while and returns what passed.
-func flood(t *testing.T, limiters []*tallygate.Limiter, rule string, workers int, length time.Duration) (allowed int64, sources map[tallygate.Source]int64) {
+// flood has all pods check one key for a while, each worker at least so many times, and
+// returns how often and what passed.
+func flood(t *testing.T, limiters []*tallygate.Limiter, rule string, workers, least int, length time.Duration) (checks, allowed int64, sources map[tallygate.Source]int64) {
 	t.Helper()
 	var mu sync.Mutex
 	sources = map[tallygate.Source]int64{}
+	key := newKey()
 	var wg sync.WaitGroup
 	start := time.Now()
 	for _, l := range limiters {
@@ -98,8 +102,9 @@ func flood(t *testing.T, limiters []*tallygate.Limiter, rule string, workers int
 			wg.Go(func() {
 				mine := map[tallygate.Source]int64{}
 				var v tallygate.Verdict
-				for time.Since(start) < length {
-					if err := l.Decide(context.Background(), ask(rule, "acct_"+t.Name(), 1), &v); err != nil {
+				n := 0
+				for ; n < least || time.Since(start) < length; n++ {
+					if err := l.Decide(context.Background(), ask(rule, key, 1), &v); err != nil {
 						t.Error(err)
 						return
 					}
@@ -109,6 +114,7 @@ func flood(t *testing.T, limiters []*tallygate.Limiter, rule string, workers int
 				}
 				mu.Lock()
 				defer mu.Unlock()
+				checks += int64(n)
 				for s, n := range mine {
 					sources[s] += n
 					allowed += n
@@ -117,7 +123,7 @@ func flood(t *testing.T, limiters []*tallygate.Limiter, rule string, workers int
 		}
 	}
 	wg.Wait()
-	return allowed, sources
+	return checks, allowed, sources
 }
 
 // TestFleet_async: what six pods admit on their estimates, beyond what one bucket
@@ -128,14 +134,14 @@ func TestFleet_async(t *testing.T) {
 		t.Run(r.ID, func(t *testing.T) {
 			r.Counting, r.SyncMS, r.MaxCost = rules.CountingAsync, syncMS, 1
 			start := time.Now()
-			allowed, sources := flood(t, fleet(t, pods, r), r.ID, 2, time.Second)
+			checks, allowed, sources := flood(t, fleet(t, pods, r), r.ID, 2, 200, time.Second)
 			most := burst + rate*(time.Since(start).Seconds()+0.001) + pods*rate*syncMS/1000
 			if r.Algorithm == limit.FixedWindow {
 				// One pod may use up what the others' estimates rest on: half of it.
 				most = 2000 + 2000/2
 			}
-			t.Logf("allowed %d of at most %.0f: %v", allowed, most, sources)
-			if float64(allowed) > most || allowed < 1350 {
+			t.Logf("%d checks, allowed %d of at most %.0f: %v", checks, allowed, most, sources)
+			if float64(allowed) > most || float64(allowed) < min(1350, 0.9*float64(checks)) {
 				t.Errorf("allowed %d, want at most %.0f and hardly less", allowed, most)
 			}
 			if sources[tallygate.SourceAsync] == 0 {
@@ -151,14 +157,14 @@ func TestFleet_local(t *testing.T) {
 	r.Counting = rules.CountingLocal
 	shared := bucket("shared", 1, 3600, 15)
 	limiters := fleet(t, 3, r, shared)
-	allowed, sources := flood(t, limiters, "local", 1, 300*time.Millisecond)
+	_, allowed, sources := flood(t, limiters, "local", 1, 50, 0)
 	if allowed != 30 || sources[tallygate.SourceLocal] != 30 {
 		t.Errorf("allowed %d (%v), want 10 by each of 3 pods", allowed, sources)
 	}
 	// Together with a shared rule: when that denies, the local one is not spent.
-	passed := 0
+	passed, key := 0, newKey()
 	for i := range 30 {
-		v, err := limiters[i%3].Check(context.Background(), both("acct_both", "local", "shared"))
+		v, err := limiters[i%3].Check(context.Background(), both(key, "local", "shared"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +177,7 @@ func TestFleet_local(t *testing.T) {
 	}
 	left := int64(0)
 	for _, l := range limiters {
-		check := ask("local", "acct_both", 0)
+		check := ask("local", key, 0)
 		check.Entries[0].Look = true
 		v, err := l.Check(context.Background(), check)
 		if err != nil {
@@ -189,7 +195,7 @@ func TestFleet_report(t *testing.T) {
 	r := window("report", limit.FixedWindow, 5, 3600)
 	r.Counting = rules.CountingReport
 	limiters := fleet(t, 2, r)
-	key := "acct_" + t.Name()
+	key := newKey()
 	for i := range 20 {
 		v, err := limiters[i%2].Check(context.Background(), ask("report", key, 1))
 		if err != nil || !v.Allow {

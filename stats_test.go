@@ -413,7 +413,7 @@ func TestStats_leases(t *testing.T) {
 	rule.MaxCost = 1
 	l := fleet(t, 1, rule)[0]
 	key := newKey()
-	for start := time.Now(); time.Since(start) < 300*time.Millisecond; {
+	for start := time.Now(); time.Since(start) < 300*time.Millisecond || ruleStats(t, l.Stats(), "leased").Leases.Granted == 0; {
 		mustCheck(t, l, ask("leased", key, 1))
 	}
 	// While a call of the background is under way a token is between two figures.

@@ -291,7 +291,7 @@ func TestTrial_leases(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	const checks = 400
-	passed := allowed(t, l, checks, ask("r", "acct_"+t.Name(), 1))
+	passed := allowed(t, l, checks, ask("r", newKey(), 1))
 	stats := l.Stats()
 	if got := sums(l, "r"); got.BothAllowed != checks || passed != checks {
 		t.Errorf("%d passed; %+v, want all allowed by both", passed, got)

@@ -42,6 +42,10 @@ func build(m *testing.M) int {
 	return m.Run()
 }
 
+// hangs is when what is waited for will not come any more. It is no bound on how long
+// anything may take.
+const hangs = time.Minute
+
 // child is a program that runs until the test ends.
 type child struct {
 	process *os.Process
@@ -128,9 +132,9 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); <-tick.C {
+	for deadline := time.Now().Add(hangs); !holds(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
+			t.Fatalf("not within %s: %s", hangs, what)
 		}
 	}
 }
@@ -208,7 +212,7 @@ func (p *pod) stop(t testing.TB) {
 // ends waits until it has ended, with exit code 0.
 func (p *pod) ends(t testing.TB) {
 	t.Helper()
-	if !p.ended(20 * time.Second) {
+	if !p.ended(hangs) {
 		t.Fatal("tallygate does not end")
 	}
 	if p.err != nil {
@@ -255,7 +259,7 @@ func client(t testing.TB, name string) string {
 // tell runs a client to its end and returns all that it said.
 func tell(t testing.TB, program string, args ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
 	return string(out), err

@@ -81,7 +81,7 @@ func tried(t *testing.T, page string) (script, said string) {
 // ends with it.
 func session(t *testing.T, dir, script string, env ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	// However it ends, the shell ends its jobs.
 	cmd := exec.CommandContext(ctx, "bash", "-c", "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n"+script)
