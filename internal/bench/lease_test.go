@@ -50,7 +50,7 @@ func lending(t testing.TB) *tallygate.Limiter {
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := tallygate.New(tallygate.Config{Rules: tallygate.Fixed(snapshot), Store: lender{time.Now()}})
+	l, err := tallygate.New(tallygate.Config{Rules: tallygate.Fixed(snapshot), Store: lender{time.Now()}, Deadline: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/tallygate/tallygate/identity"
 	"github.com/tallygate/tallygate/internal/redistest"
@@ -79,7 +78,7 @@ func used(t *testing.T, s *redistest.Server) int64 {
 // fillBuckets spends once in n buckets whose names have 44 bytes.
 func fillBuckets(t *testing.T, url string, n int, want int64) {
 	t.Helper()
-	s, err := redisstore.New(context.Background(), redisstore.Config{URL: url, Tags: identity.NewHasher(nil), Deadline: 5 * time.Second})
+	s, err := redisstore.New(context.Background(), redisstore.Config{URL: url, Tags: identity.NewHasher(nil), Deadline: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func medians(lists [][]float64) []float64 {
 func testOpenLoopExact(t *testing.T) {
 	const workers = 64
 	server := redistest.Standalone(t)
-	s, err := redisstore.New(context.Background(), redisstore.Config{URL: "redis://" + server.Addr, Tags: identity.NewHasher(nil), Deadline: time.Second})
+	s, err := redisstore.New(context.Background(), redisstore.Config{URL: "redis://" + server.Addr, Tags: identity.NewHasher(nil), Deadline: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

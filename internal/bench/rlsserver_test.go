@@ -158,7 +158,6 @@ func (s *rlsEvalsha) ShouldRateLimit(ctx context.Context, r *rlsv3.RateLimitRequ
 func asking(t *testing.T, addr string) *tallygate.Limiter {
 	t.Helper()
 	// Patient, so that no busy moment of the machine is answered without the store.
-	const patience = time.Second
 	s, err := redisstore.New(context.Background(), redisstore.Config{URL: "redis://" + addr, Tags: identity.NewHasher(nil), Deadline: patience})
 	if err != nil {
 		t.Fatal(err)
