@@ -15,7 +15,9 @@ import (
 func everywhere(t *testing.T, f func(t *testing.T, h home, key string)) {
 	t.Helper()
 	for _, h := range homes(t) {
-		t.Run(h.name, func(t *testing.T) { f(t, h, "acct_"+t.Name()) })
+		t.Run(h.name, func(t *testing.T) {
+			inTime(t, func(t *testing.T) { f(t, h, "acct_"+t.Name()) })
+		})
 	}
 }
 
@@ -189,8 +191,11 @@ func TestChange_overrides(t *testing.T) {
 	}
 	everywhere(t, func(t *testing.T, h home, key string) {
 		t.Helper()
-		t.Run("removed", func(t *testing.T) { h.override(t, key+"-removed", rows, false) })
-		t.Run("ended by time", func(t *testing.T) { h.override(t, key+"-ended", rows, true) })
+		for name, ends := range map[string]bool{"removed": false, "ended by time": true} {
+			t.Run(name, func(t *testing.T) {
+				inTime(t, func(t *testing.T) { h.override(t, key+t.Name(), rows, ends) })
+			})
+		}
 	})
 }
 

