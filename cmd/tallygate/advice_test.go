@@ -69,7 +69,7 @@ func TestAdvice(t *testing.T) {
 func TestLoad_settings(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "rules:\n"+ruleLine("r", tokenBucket(1, 3600, 5)))
-	args := []string{"load", "--rule", "r", "--rps", "100", "--duration", "50ms"}
+	args := []string{"load", "--rule", "r", "--rps", "100", "--duration", "500ms"}
 	settings := filepath.Join(t.TempDir(), "tallygate.yaml")
 	write(t, settings, "server: "+s.url+"\n")
 	for name, code := range map[string]int{

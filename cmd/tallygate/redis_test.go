@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tallygate/tallygate/internal/pgtest"
 	"github.com/tallygate/tallygate/internal/redistest"
@@ -45,11 +46,12 @@ func TestThreePodsHoldOneLimit(t *testing.T) {
 		pods = append(pods, serveAt(t, "--rules", "file:"+path, "--store", url, "--store-deadline", patient))
 	}
 	for _, rule := range []string{"bucket", "day", "log"} {
-		body := fmt.Sprintf(`{"entries":[{"rule":"wide","key":%[1]q},{"rule":%[1]q,"key":%[1]q}]}`, rule)
+		key := fmt.Sprint(rule, time.Now().UnixNano()) // the cluster knows those of another -count
+		body := fmt.Sprintf(`{"entries":[{"rule":"wide","key":%[1]q},{"rule":%[2]q,"key":%[1]q}]}`, key, rule)
 		if got := hammer(t, pods, 5000, 64, body); got != 1000 {
 			t.Errorf("%s: %d of 5,000 allowed, want exactly 1,000", rule, got)
 		}
-		r := pods[0].post(t, fmt.Sprintf(`{"entries":[{"rule":"wide","key":%q,"cost":0}]}`, rule))
+		r := pods[0].post(t, fmt.Sprintf(`{"entries":[{"rule":"wide","key":%q,"cost":0}]}`, key))
 		if got := r.Entries[0].Remaining; got != 4000 {
 			t.Errorf("%s: wide has %d left, want 4,000", rule, got)
 		}

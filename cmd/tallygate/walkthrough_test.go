@@ -148,8 +148,35 @@ func walk(t *testing.T, path, section string, s *service, env []string) {
 			if code != want || !matches(c.output, stdout+stderr) {
 				t.Fatalf("%s:%d: $ %s\nexit %d, want %d; it says\n%s%s\nand the document\n%s", path, c.line, c.command, code, want, stdout, stderr, strings.Join(c.output, "\n"))
 			}
+			s.follows(t, stdout)
 		}
 	}
+}
+
+// applied and inForce name the revision of a change, and that of a server's rules.
+var (
+	applied = regexp.MustCompile(`done, at revision (\d+)`)
+	inForce = regexp.MustCompile(`(?m)^tallygate_snapshot_revision (\S+)$`)
+)
+
+// follows waits until a change that a command says it has made is in force: what is sent
+// next may not be told twice.
+func (s *service) follows(t *testing.T, said string) {
+	t.Helper()
+	change := applied.FindStringSubmatch(said)
+	if s == nil || change == nil {
+		return
+	}
+	eventually(t, "the change in force", func() bool {
+		_, text := s.scrape(t, "/metrics")
+		now := inForce.FindStringSubmatch(text)
+		if now == nil {
+			return false
+		}
+		want, wrong := strconv.ParseFloat(change[1], 64)
+		got, err := strconv.ParseFloat(now[1], 64)
+		return wrong == nil && err == nil && got >= want
+	})
 }
 
 // A document that says something else is found out.

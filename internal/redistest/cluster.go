@@ -43,11 +43,7 @@ func (c *Cluster) watch(t testing.TB) {
 	}
 }
 
-func (c *Cluster) stop() {
-	for _, n := range c.Nodes {
-		n.stop()
-	}
-}
+func (c *Cluster) stop() { stopAll(c.Nodes) }
 
 // Addrs returns the addresses of all nodes.
 func (c *Cluster) Addrs() []string {

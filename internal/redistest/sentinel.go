@@ -58,11 +58,7 @@ func (s *Sentinels) watch(t testing.TB) {
 	}
 }
 
-func (s *Sentinels) stop() {
-	for _, n := range s.all() {
-		n.stop()
-	}
-}
+func (s *Sentinels) stop() { stopAll(s.all()) }
 
 func startSentinels(dir string) (_ *Sentinels, err error) {
 	s := new(Sentinels)

@@ -372,6 +372,17 @@ func (s *Server) stop() {
 	s.port.release()
 }
 
+// stopAll stops servers that know of each other, and only then gives their ports to
+// others: a sentinel that is left would make a replica of who listens there next.
+func stopAll(list []*Server) {
+	for _, s := range list {
+		s.Kill()
+	}
+	for _, s := range list {
+		s.port.release()
+	}
+}
+
 // tail returns the last n lines of a text.
 func tail(text string, n int) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
