@@ -16,7 +16,10 @@ func everywhere(t *testing.T, f func(t *testing.T, h home, key string)) {
 	t.Helper()
 	for _, h := range homes(t) {
 		t.Run(h.name, func(t *testing.T) {
-			inTime(t, func(t *testing.T) { f(t, h, "acct_"+t.Name()) })
+			inTime(t, func(t *testing.T) {
+				t.Helper()
+				f(t, h, "acct_"+t.Name())
+			})
 		})
 	}
 }
@@ -193,7 +196,10 @@ func TestChange_overrides(t *testing.T) {
 		t.Helper()
 		for name, ends := range map[string]bool{"removed": false, "ended by time": true} {
 			t.Run(name, func(t *testing.T) {
-				inTime(t, func(t *testing.T) { h.override(t, key+t.Name(), rows, ends) })
+				inTime(t, func(t *testing.T) {
+					t.Helper()
+					h.override(t, key+t.Name(), rows, ends)
+				})
 			})
 		}
 	})

@@ -239,7 +239,10 @@ func TestChange_refillsNothing(t *testing.T) {
 			}
 			for _, after := range []time.Duration{0, time.Hour} {
 				t.Run(fmt.Sprintf("%s, held %v, after %v", h.name, held, after), func(t *testing.T) {
-					inTime(t, func(t *testing.T) { h.runChanges(t, held, after) })
+					inTime(t, func(t *testing.T) {
+						t.Helper()
+						h.runChanges(t, held, after)
+					})
 				})
 			}
 		}
