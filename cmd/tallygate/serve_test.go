@@ -49,16 +49,18 @@ func TestFirstStart(t *testing.T) {
 	}
 }
 
-// A first start serves within a second, if the machine lets it: one of several does.
+// A first start serves within a second. A machine that is too busy for it is slow with a
+// start from a file too, of which a first one takes three.
 func TestFirstStart_soon(t *testing.T) {
-	fastest := time.Hour
-	for range 10 {
+	var took, file time.Duration
+	for range 5 { // of which one is not interrupted
 		t.Chdir(t.TempDir())
-		if fastest = min(fastest, serveAt(t).took); fastest <= time.Second {
+		took, file = serveAt(t).took, serve(t, aRule).took
+		if took <= max(time.Second, 8*file) {
 			return
 		}
 	}
-	t.Errorf("serving after %s, want within 1 s", fastest)
+	t.Errorf("serving after %s, want within 1 s; from a file it took %s", took, file)
 }
 
 // Rules that were asked for and are not there are an error, not examples.
