@@ -129,8 +129,9 @@ func rooms() []namedRoom {
 		}},
 
 		// Tests and their help: no code of the house imports these.
-		{"internal/redistest", room{}},
-		{"internal/pgtest", room{}},
+		{"internal/testport", room{}},
+		{"internal/redistest", room{house: []string{"internal/testport"}}},
+		{"internal/pgtest", room{house: []string{"internal/testport"}}},
 		{"internal/rulestore/rulestoretest", room{house: []string{"rules", "internal/rulestore", "internal/rulestore/sqldb"}, outside: []string{"pgregory.net/rapid"}}},
 		{"internal/arch", room{}},
 		{"internal/bench", room{}},

@@ -26,6 +26,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/testport"
 )
 
 const (
@@ -35,13 +37,14 @@ const (
 	// firstPort and lastPort bound the ports: beside those of redistest, below the
 	// ephemeral ones.
 	firstPort, lastPort = 22_800, 23_900
-	startTries          = 20
+	startTries          = 5
 )
 
 // Server is one running server.
 type Server struct {
 	// Port is where it listens, on 127.0.0.1.
 	Port int
+	port *testport.Port // held until remove: a server that was killed has it again
 	dir  string
 	bin  string
 
@@ -91,13 +94,19 @@ func start(bin string) (*Server, error) {
 		s.remove()
 		return nil, err
 	}
-	// Somebody may take a port between our look and the server's: then the next one.
-	for try := range startTries {
-		s.Port = firstPort + (os.Getpid()*7+try*13)%(lastPort-firstPort)
+	// Somebody else may take a port between our look and the server's: then the next one.
+	for range startTries {
+		held, taken := testport.Take(firstPort, lastPort)
+		if taken != nil {
+			err = taken
+			break
+		}
+		s.Port, s.port = held.Number, held
 		if err = s.Start(); err == nil {
 			return s, nil
 		}
 		s.Kill()
+		held.Release()
 	}
 	s.remove()
 	return nil, err
@@ -235,4 +244,9 @@ func (s *Server) URL(user, database string) string {
 	return "postgres://" + user + "@" + net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)) + "/" + database + "?sslmode=disable"
 }
 
-func (s *Server) remove() { _ = os.RemoveAll(s.dir) }
+func (s *Server) remove() {
+	_ = os.RemoveAll(s.dir)
+	if s.port != nil {
+		s.port.Release()
+	}
+}

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/testport"
 )
 
 // Proxy stands between clients and one server and plays a bad network. At first
@@ -23,7 +25,7 @@ type Proxy struct {
 	Addr string
 	Port int
 
-	port *port
+	port *testport.Port
 	to   atomic.Pointer[string] // the server's address
 	// servers are addresses whose connections are not clients': replicas follow
 	// through the announced port, and would be part of every fault otherwise.
@@ -83,13 +85,13 @@ func startProxy(host func(port int) string, servers netip.Prefix) (*Proxy, error
 		return nil, err
 	}
 	p := &Proxy{
-		Addr: join(host(held.number), held.number), Port: held.number, port: held, servers: servers,
+		Addr: join(host(held.Number), held.Number), Port: held.Number, port: held, servers: servers,
 		links: map[*link]struct{}{}, dice: rand.New(rand.NewPCG(1, 1)),
 	}
 	p.weather.Store(&weather{changed: make(chan struct{})})
 	p.dialing, p.cancel = context.WithCancel(context.Background())
 	if err := p.open(); err != nil {
-		held.release()
+		held.Release()
 		return nil, err
 	}
 	return p, nil
@@ -186,7 +188,7 @@ func (p *Proxy) Close() error {
 	p.mu.Unlock()
 	p.group.Wait()
 	if first {
-		p.port.release()
+		p.port.Release()
 	}
 	return nil
 }

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/testport"
 )
 
 const (
@@ -38,7 +40,7 @@ type Server struct {
 	// Dir holds the server's configuration, log and data.
 	Dir string
 
-	port *port
+	port *testport.Port
 	conf *tls.Config // nil without TLS
 	args []string
 	// announced is the port a cluster node names to clients and other nodes.
@@ -126,14 +128,14 @@ func startWith(plan plan) (*Server, error) {
 		if err != nil {
 			return nil, err
 		}
-		args, err := plan.args(p.number)
+		args, err := plan.args(p.Number)
 		if err != nil {
-			p.release()
+			p.Release()
 			return nil, err
 		}
 		s := &Server{
-			Addr: join(host, p.number), Host: host, Port: p.number, Dir: plan.dir,
-			port: p, conf: plan.conf, args: args, announced: p.number, clock: plan.clock,
+			Addr: join(host, p.Number), Host: host, Port: p.Number, Dir: plan.dir,
+			port: p, conf: plan.conf, args: args, announced: p.Number, clock: plan.clock,
 		}
 		if err = s.start(); err == nil {
 			return s, nil
@@ -369,7 +371,7 @@ func (s *Server) Log() string {
 // stop kills the server for good and gives its port back.
 func (s *Server) stop() {
 	s.Kill()
-	s.port.release()
+	s.port.Release()
 }
 
 // stopAll stops servers that know of each other, and only then gives their ports to
@@ -379,7 +381,7 @@ func stopAll(list []*Server) {
 		s.Kill()
 	}
 	for _, s := range list {
-		s.port.release()
+		s.port.Release()
 	}
 }
 
