@@ -90,18 +90,21 @@ func stampConverts(s *subject) {
 	for _, l := range four(10) {
 		smaller := at(2, l)
 		smaller.Burst, smaller.Capacity = min(l.Burst, 6), min(l.Capacity, 6)
-		op := s.op(l.Algorithm.String(), l, 3)
+		op := s.op(l.Algorithm.String(), l, 5)
 		s.one(op)
 		stamp := s.op(l.Algorithm.String(), smaller, 0)
 		g := s.how(store.Stamp, stamp)
-		left := int64(3) // 6 - 3 counted
+		left := int64(1) // 6 - 5 counted
 		if l.Algorithm == limit.TokenBucket {
-			left = 6 // 7 left, capped
+			left = 5
 		}
 		want(s, l.String()+" remaining", g.Remaining, left)
 		// From now on an older revision is decided by the stamped numbers.
 		want(s, l.String()+" allowed", s.checks(s.op(l.Algorithm.String(), l, 1), 10), int(left))
 	}
+	// What is above full goes. A store may then forget the bucket, numbers and all.
+	s.one(s.op("capped", slowBucket(10), 3))
+	want(s, "capped", s.how(store.Stamp, s.op("capped", at(2, slowBucket(6)), 0)).Remaining, 6)
 	unknown := s.op("unknown", at(9, slowBucket(1)), 0)
 	s.how(store.Stamp, unknown)
 	want(s, "allowed of a bucket nobody had", s.checks(s.op("unknown", slowBucket(5), 1), 6), 5)
