@@ -23,6 +23,7 @@ func name(op store.Op) string {
 // apart returns two keys whose buckets lie on different primaries.
 func apart(t *testing.T, c *redistest.Cluster, prefix string) (a, b string) {
 	t.Helper()
+	prefix = fresh(prefix)
 	a = prefix + "-a"
 	owner := c.Owner(t, c.Slot(t, name(take("A", a, slow(5)))))
 	for i := range 100 {
@@ -54,7 +55,7 @@ func TestCLU03_otherSlotDenies(t *testing.T) {
 			if grants[0].Remaining != 5 {
 				t.Errorf("A is told %d left, want 5: nothing of a denied check is spent", grants[0].Remaining)
 			}
-			eventually(t, time.Second, "A back at 5", func() bool { return left(t, s, a) == 5 })
+			eventually(t, 5*time.Second, "A back at 5", func() bool { return left(t, s, a) == 5 })
 			if got := left(t, s, a); got != 5 {
 				t.Errorf("A has %d left after the undo, want 5", got)
 			}
@@ -85,7 +86,7 @@ func TestCLU03_undoIsWhole(t *testing.T) {
 				t.Fatalf("grants = %+v, want the first ok and the last denied", grants)
 			}
 			leased.Want = 0
-			eventually(t, time.Second, "all of the take back", func() bool { return left(t, s, leased) == 50 })
+			eventually(t, 5*time.Second, "all of the take back", func() bool { return left(t, s, leased) == 50 })
 			added.How = store.Take
 			if got := left(t, s, added); got != 40 {
 				t.Errorf("%d left where 10 of 50 were added, want 40", got)
@@ -99,8 +100,8 @@ func TestCLU03_undoIsWhole(t *testing.T) {
 func TestCLU03_undoUnderLoad(t *testing.T) {
 	s := open(t, patient("redis://"+redistest.SharedCluster(t).Addrs()[0]))
 	var ops []store.Op
-	for i, l := range []*limit.Limit{slow(5000), window(limit.SlidingWindow, 5000, time.Hour), window(limit.FixedWindow, 5000, time.Hour), window(limit.SlidingLog, 5000, time.Hour)} {
-		ops = append(ops, take(l.Algorithm.String(), fmt.Sprint("flooded-", i), l))
+	for _, l := range []*limit.Limit{slow(5000), window(limit.SlidingWindow, 5000, time.Hour), window(limit.FixedWindow, 5000, time.Hour), window(limit.SlidingLog, 5000, time.Hour)} {
+		ops = append(ops, take(l.Algorithm.String(), fresh("flooded"), l))
 	}
 	empty := take("empty", "flooded", slow(1))
 	must(t, s, empty)
@@ -128,8 +129,9 @@ func TestSEC13_loginRulesAreIndependent(t *testing.T) {
 	c := redistest.SharedCluster(t)
 	s := open(t, patient("redis://"+c.Addrs()[0]))
 	perIP, perUser := window(limit.SlidingLog, 5, time.Minute), window(limit.SlidingLog, 20, time.Hour)
+	run := fresh("")
 	login := func(ip, user string) (bool, []store.Grant) {
-		return must(t, s, take("login-ip", ip, perIP), take("login-user", user, perUser))
+		return must(t, s, take("login-ip", ip+run, perIP), take("login-user", user+run, perUser))
 	}
 	for i := 1; i <= 6; i++ {
 		ok, grants := login("198.51.100.7", fmt.Sprintf("u%d", i))
@@ -137,7 +139,7 @@ func TestSEC13_loginRulesAreIndependent(t *testing.T) {
 			t.Fatalf("attempt %d: %v %+v, want %v by the address rule", i, ok, grants, want)
 		}
 	}
-	if got := left(t, s, take("login-user", "u6", perUser)); got != 20 {
+	if got := left(t, s, take("login-user", "u6"+run, perUser)); got != 20 {
 		t.Errorf("u6 has %d left, want 20: the denied attempt is not in its log", got)
 	}
 	for i := 1; i <= 21; i++ {
@@ -154,7 +156,8 @@ func TestCLU04_slotMoves(t *testing.T) {
 	c := redistest.SharedCluster(t)
 	s := open(t, patient("redis://"+c.Addrs()[0]))
 	l := slow(20)
-	one, two := take("one", "acct_7Q2", l), take("two", "acct_7Q2", l)
+	key := fresh("acct_7Q2")
+	one, two := take("one", key, l), take("two", key, l)
 	for range 17 {
 		must(t, s, one, two)
 	}
@@ -187,7 +190,7 @@ func TestCLU04_slotMoves(t *testing.T) {
 		t.Error("a check of keys that are apart was answered")
 	}
 	time.AfterFunc(0, func() {}) // the move goes on while looks run
-	eventually(t, 2*time.Second, "looks during the move", func() bool { return len(looks) >= 10 })
+	eventually(t, 10*time.Second, "looks during the move", func() bool { return len(looks) >= 10 })
 	c.FinishMove(t, slot, to)
 	eventually(t, 5*time.Second, "both buckets answer", func() bool {
 		_, err := s.Take(context.Background(), []store.Op{{Bucket: one.Bucket, Limit: l, How: store.Peek}, {Bucket: two.Bucket, Limit: l, How: store.Peek}})
@@ -211,7 +214,7 @@ func TestCLU04_slotMoves(t *testing.T) {
 func TestNOS02_scriptFlush(t *testing.T) {
 	server := redistest.SharedStandalone(t)
 	s := open(t, patient("redis://"+server.Addr))
-	op := take("rule", "nos-02", slow(90))
+	op := take("rule", fresh("nos-02"), slow(90))
 	allowed := 0
 	for range 100 {
 		server.MustDo(t, "SCRIPT", "FLUSH")

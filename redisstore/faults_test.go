@@ -47,7 +47,7 @@ func TestFLT11_stall(t *testing.T) {
 	for i := range pods {
 		conf := patient("redis://" + server.Addr)
 		// Far above what a busy machine misses by itself, and below the stall.
-		conf.Deadline = 25 * time.Millisecond
+		conf.Deadline = 100 * time.Millisecond
 		pods[i] = open(t, conf)
 	}
 	op := take("rule", "stall", slow(8000))
@@ -76,7 +76,7 @@ func TestFLT11_stall(t *testing.T) {
 		})
 	}
 	time.Sleep(200 * time.Millisecond)
-	server.MustDo(t, "DEBUG", "SLEEP", "0.15")
+	server.MustDo(t, "DEBUG", "SLEEP", "0.4")
 	stalled.Store(time.Now().UnixMilli())
 	time.Sleep(2 * time.Second)
 	close(stop)

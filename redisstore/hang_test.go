@@ -17,8 +17,8 @@ import (
 )
 
 // pace calls f every millisecond for so long, each in a goroutine of its own, and
-// returns when all are done.
-func pace(within time.Duration, f func()) (n int) {
+// returns when all are done. under counts the goroutines that are there.
+func pace(within time.Duration, under *atomic.Int64, f func()) (n int) {
 	var group sync.WaitGroup
 	start := time.Now()
 	tick := time.NewTicker(time.Millisecond)
@@ -26,7 +26,11 @@ func pace(within time.Duration, f func()) (n int) {
 	for time.Since(start) < within {
 		// A busy machine skips ticks; what was due is made up for.
 		for due := int(time.Since(start) / time.Millisecond); n < due; n++ {
-			group.Go(f)
+			under.Add(1)
+			group.Go(func() {
+				defer under.Add(-1)
+				f()
+			})
 		}
 		<-tick.C
 	}
@@ -57,14 +61,13 @@ func TestHang(t *testing.T) {
 	before, base := received(), runtime.NumGoroutine()
 	var waiting, mostWaiting, most, answered atomic.Int64
 	server.Pause(t)
-	n := pace(3*time.Second, func() {
-		if w := waiting.Add(1); w > mostWaiting.Load() {
+	n := pace(3*time.Second, &waiting, func() {
+		if w := waiting.Load(); w > mostWaiting.Load() {
 			mostWaiting.Store(w)
 		}
 		if _, err := try(s, op); err == nil {
 			answered.Add(1)
 		}
-		waiting.Add(-1)
 		// What is not a caller of ours is the store's.
 		if g := int64(runtime.NumGoroutine()) - waiting.Load(); g > most.Load() {
 			most.Store(g)
@@ -101,8 +104,8 @@ func TestNothingIsSentLate(t *testing.T) {
 	before := calls(t, server)["evalsha"]
 
 	server.MustDo(t, "CLIENT", "PAUSE", "1000", "ALL")
-	var sent, unsent, answered atomic.Int64
-	pace(900*time.Millisecond, func() {
+	var under, sent, unsent, answered atomic.Int64
+	pace(900*time.Millisecond, &under, func() {
 		_, err := s.Take(context.Background(), []store.Op{op})
 		var e *store.StoreError
 		switch {

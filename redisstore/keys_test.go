@@ -45,22 +45,24 @@ func TestTTL04_everyKeyExpires(t *testing.T) {
 			op := take(c.name, "ttl", c.l)
 			for _, how := range []store.How{store.Take, store.Add, store.Back, store.Stamp} {
 				op.How = how
+				start := time.Now()
 				must(t, s, op)
 				got := time.Duration(ttl(t, server, op)) * time.Millisecond
+				got += time.Since(start) // of which it has lived some
 				low := c.min
 				if how != store.Take {
 					low = 1 // others may bring it nearer to full
 				}
-				if got < low || got > 2*c.max {
-					t.Errorf("how %d: lives for %s, want %s to %s", how, got, c.min, c.max)
+				if most := 2*c.max + time.Since(start); got < low || got > most {
+					t.Errorf("how %d: lives for %s, want %s to %s", how, got, low, most)
 				}
 			}
 		})
 	}
 	keys, _ := server.MustDo(t, "KEYS", "*").([]any)
 	for _, k := range keys {
-		if ms, _ := server.MustDo(t, "PTTL", k.(string)).(int64); ms < 1 {
-			t.Errorf("%s lives for %d ms", k, ms)
+		if ms, _ := server.MustDo(t, "PTTL", k.(string)).(int64); ms == -1 {
+			t.Errorf("%s lives for ever", k)
 		}
 	}
 }
@@ -109,9 +111,11 @@ func TestTTL_leases(t *testing.T) {
 	s := open(t, patient("redis://"+server.Addr))
 	op := take("leased", "ttl", &limit.Limit{Algorithm: limit.TokenBucket, Rate: 1_000_000, PeriodMS: 1, Burst: 1_000_000})
 	op.Want, op.Pods, op.MaxCost = 100, 1, 1
+	start := time.Now()
 	_, grants := must(t, s, op)
-	if g := grants[0]; g.Lease != 100 || ttl(t, server, op) < g.LeaseMS-50 {
-		t.Errorf("lease %d for %d ms in a bucket that lives for %d ms", g.Lease, g.LeaseMS, ttl(t, server, op))
+	lives := ttl(t, server, op) + time.Since(start).Milliseconds() + 1 // of which it has lived some
+	if g := grants[0]; g.Lease != 100 || lives < g.LeaseMS {
+		t.Errorf("lease %d for %d ms in a bucket that lives for %d ms", g.Lease, g.LeaseMS, lives)
 	}
 }
 

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -23,6 +24,9 @@ func window(a limit.Algorithm, capacity int64, length time.Duration) *limit.Limi
 func take(rule, key string, l *limit.Limit) store.Op {
 	return store.Op{Bucket: store.Bucket{Domain: "d", Rule: rule, Key: key}, Limit: l, Cost: 1}
 }
+
+// fresh is a key that no test before has used, on servers that they share.
+func fresh(key string) string { return key + "-" + strconv.FormatInt(time.Now().UnixNano(), 36) }
 
 // must asks for all ops and returns whether the check passes.
 func must(t testing.TB, s *redisstore.Store, ops ...store.Op) (bool, []store.Grant) {

@@ -43,6 +43,7 @@ func TestBeat(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			addr, server := url(t)
 			s := open(t, patient("redis://"+addr))
+			server.MustDo(t, "DEL", "tg:pods")
 			for i := range 75 {
 				if live, joined := beats(t, s, "pod-"+strconv.Itoa(i)); live != int64(i+1) || !joined {
 					t.Fatalf("beat %d: %d live, joined %v", i, live, joined)
@@ -58,6 +59,7 @@ func TestBeat(t *testing.T) {
 			for i := range 20 {
 				server.MustDo(t, "ZINCRBY", "tg:pods", "-6000", "pod-"+strconv.Itoa(i))
 			}
+			beats(t, s, "pod-20")
 			server.MustDo(t, "ZINCRBY", "tg:pods", "-4000", "pod-20")
 			if live, _ := beats(t, s, "pod-74"); live != 55 {
 				t.Errorf("%d live after twenty fell silent, want 55", live)
