@@ -31,7 +31,7 @@ func TestCLU04_slotMoves(t *testing.T) {
 			}
 			f.c.FinishMove(t, slot, to)
 			r.back = time.Now()
-			soon(t, time.Second, "two buckets are together again", func() bool { return one(f.pod, check(key, first, second)) == allow })
+			soon(t, 2*backWithin, "two buckets are together again", func() bool { return one(f.pod, check(key, first, second)) == allow })
 		})
 		r.quick()
 		r.normal(r.w.calm(r.Result), "during a move")

@@ -80,43 +80,43 @@ func TestRefusals(t *testing.T) {
 // TestWrongPassword: at the start it is an error at once; when it becomes wrong
 // later, it is a refusal like others.
 func TestWrongPassword(t *testing.T) {
-	f := setup(t)
-	rights := []string{"~*", "+@all"}
-	for _, n := range f.c.Nodes {
-		n.AddUser(t, "pod", "right", rights...)
-		t.Cleanup(func() { _, _ = n.Do("ACL", "DELUSER", "pod") })
-	}
-	conf := f.conf()
-	conf.Username, conf.Password = "pod", "wrong"
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	start := time.Now()
-	if s, err := redisstore.New(ctx, conf); err == nil {
-		_ = s.Close()
-		t.Error("a store opened with a wrong password")
-	} else if took := time.Since(start); took > 2*time.Second {
-		t.Errorf("a wrong password took %s to be told", took)
-	}
+	judged(t, func(f *fixture) *run {
+		t := f.t
+		rights := []string{"~*", "+@all"}
+		for _, n := range f.c.Nodes {
+			n.AddUser(t, "pod", "right", rights...)
+			t.Cleanup(func() { _, _ = n.Do("ACL", "DELUSER", "pod") })
+		}
+		conf := f.conf()
+		conf.Username, conf.Password = "pod", "wrong"
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		start := time.Now()
+		if s, err := redisstore.New(ctx, conf); err == nil {
+			_ = s.Close()
+			t.Error("a store opened with a wrong password")
+		} else if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("a wrong password took %s to be told", took)
+		}
 
-	conf.Password = "right"
-	f.pod = pod(t, connect(t, conf))
-	for i := range 2 * lanes * keysEach {
-		f.ask(i)
-	}
-	r := f.during(t, backWithin+time.Second, func(r *run) {
-		f.hurt().AddUser(t, "pod", "changed", rights...)
-		f.front().Cut()
-		r.began = time.Now().Add(2 * deadline)
-		hold(long(700*time.Millisecond, 5*time.Second))
-		f.hurt().AddUser(t, "pod", "right", rights...)
-		r.back = time.Now()
+		conf.Password = "right"
+		f.pod = pod(t, connect(t, conf))
+		for i := range 2 * lanes * keysEach {
+			f.ask(i)
+		}
+		r := f.during(t, backWithin+time.Second, func(r *run) {
+			f.hurt().AddUser(t, "pod", "changed", rights...)
+			f.front().Cut()
+			r.began = time.Now().Add(2 * deadline)
+			hold(long(700*time.Millisecond, 5*time.Second))
+			f.hurt().AddUser(t, "pod", "right", rights...)
+			r.back = time.Now()
+		})
+		r.closedShut()
+		r.openBounded()
+		r.normalWithin(backWithin, open, tight)
+		return r
 	})
-	r.closedShut()
-	r.openBounded()
-	r.normalWithin(backWithin, open, tight)
-	if len(r.moods) > 0 {
-		t.Error(r.moods)
-	}
 }
 
 // TestClusterDown: with full coverage required, one lost shard stops all of them.
@@ -152,20 +152,25 @@ func TestClusterDown(t *testing.T) {
 
 // TestNOS02_scriptFlush: a server that forgot the script is no failure.
 func TestNOS02_scriptFlush(t *testing.T) {
-	f := setup(t)
-	w := watch(f.primaries[:]...)
-	r := openloop.Drive(100, time.Second, func(i int) string {
-		f.hurt().MustDo(t, "SCRIPT", "FLUSH")
-		rule := []string{open, closed}[i%2]
-		return "0/" + rule + "/" + one(f.pod, check(f.keys[0][i%keysEach], rule))
+	judged(t, func(f *fixture) *run {
+		t := f.t
+		r := &run{t: t, f: f, w: watch(f.primaries[:]...)}
+		r.Result = openloop.Drive(100, time.Second, func(i int) string {
+			f.hurt().MustDo(t, "SCRIPT", "FLUSH")
+			rule := []string{open, closed}[i%2]
+			return "0/" + rule + "/" + one(f.pod, check(f.keys[0][i%keysEach], rule))
+		})
+		// A breaker that had opened would be open still.
+		after := one(f.pod, check(f.keys[0][0], closed))
+		r.back = time.Now()
+		r.w.end()
+		t.Log(r.Result)
+		r.normal(r.w.calm(r.Result), "of a server that knows no script")
+		if after != allow {
+			r.mood("after it: %s, want %s", after, allow)
+		}
+		return r
 	})
-	w.end()
-	t.Log(r)
-	if odd := oddOf(w.calm(r)); len(odd.Calls) > 0 {
-		t.Errorf("with a server that knows no script: %s", odd)
-	}
-	// A breaker that had opened would be open still.
-	soon(t, 50*time.Millisecond, "a normal answer after it", func() bool { return one(f.pod, check(f.keys[0][0], closed)) == allow })
 }
 
 // TestWrongType: somebody's list in a bucket's place is the matter of that bucket
