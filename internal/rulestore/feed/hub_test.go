@@ -343,7 +343,10 @@ func TestAChangeReachesAllWatchersSoon(t *testing.T) {
 			first := d.current().Revision
 			last := first + tt.changes
 			came := make(chan int64, pods)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			if raced {
+				tt.limit *= 10 // what is timed is then the detector
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), max(time.Minute, time.Duration(tt.changes)*tt.limit))
 			defer cancel()
 			var wg sync.WaitGroup
 			for range pods {
@@ -364,7 +367,7 @@ func TestAChangeReachesAllWatchersSoon(t *testing.T) {
 					}
 				})
 			}
-			before := d.asked()
+			start, before := time.Now(), d.asked()
 			var took []time.Duration
 			for i := range tt.changes {
 				began := time.Now()
@@ -386,13 +389,11 @@ func TestAChangeReachesAllWatchersSoon(t *testing.T) {
 			p99 := took[len(took)*99/100]
 			t.Logf("the last of %d pods had a change after %v (median), %v (p99); the database was asked %d times for %d changes",
 				pods, took[len(took)/2], p99, d.asked()-before, tt.changes)
-			if raced {
-				tt.limit *= 10 // what is timed is then the detector
-			}
 			if p99 > tt.limit {
 				t.Errorf("p99 is %v, want at most %v", p99, tt.limit)
 			}
-			if asked := int64(d.asked() - before); !tt.deaf && asked > 4*tt.changes+40 {
+			resyncs := int64(time.Since(start) / (feed.DefaultResync * 4 / 5))
+			if asked := int64(d.asked() - before); !tt.deaf && asked > 4*tt.changes+40+resyncs {
 				t.Errorf("the database was asked %d times for %d changes and %d pods", asked, tt.changes, pods)
 			}
 		})
@@ -436,7 +437,7 @@ func TestAThousandChangesLeaveNoGoroutine(t *testing.T) {
 	_ = h.Close()
 	_ = c.Close()
 	server.Close()
-	goleak.VerifyNone(t, before)
+	eventually(t, "no goroutine is left", func() bool { return goleak.Find(before) == nil })
 }
 
 func TestStream(t *testing.T) {
@@ -509,9 +510,9 @@ func TestAStuckClientIsLetGo(t *testing.T) {
 	defer resp.Body.Close()
 	eventually(t, "the place is free", func() bool {
 		again, err := server.Client().Get(server.URL + "?since=1")
-		if err != nil {
-			t.Error(err)
-			return true
+		if err != nil { // a busy machine may need longer than that for this answer, too
+			t.Log(err)
+			return false
 		}
 		again.Body.Close()
 		return again.StatusCode == http.StatusOK
