@@ -62,7 +62,7 @@ func TestFollowed(t *testing.T) {
 	}
 	for _, text := range []string{"rules:\n" + ruleB, "rules:\n" + ruleA + ruleB + override, "rules: []\n"} {
 		write(text)
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		if err := s.Wait(ctx, now.Revision); err != nil {
 			t.Fatal(err)
 		}
