@@ -177,9 +177,7 @@ func (h *Hub) Refresh(ctx context.Context) error {
 	defer h.loading.Unlock()
 	err := h.load(ctx)
 	if err == nil {
-		if h.failure.Swap(nil) != nil {
-			h.cfg.Log.Info("the database of the rules answers again", "revision", h.Revision())
-		}
+		h.answered(h.Revision())
 		return nil
 	}
 	if ctx.Err() == nil && h.failure.Swap(&err) == nil { // an outage is told once
@@ -187,6 +185,13 @@ func (h *Hub) Refresh(ctx context.Context) error {
 			"error", err, "revision", h.Revision())
 	}
 	return err
+}
+
+// answered ends a failure.
+func (h *Hub) answered(revision int64) {
+	if h.failure.Swap(nil) != nil {
+		h.cfg.Log.Info("the database of the rules answers again", "revision", revision)
+	}
 }
 
 // wait returns at a hint, and at the latest when it is time to ask without one.
@@ -291,8 +296,10 @@ func (h *Hub) compare(ctx context.Context) error {
 	return nil
 }
 
-// publish puts a state into force and wakes who waits.
+// publish puts a state into force and wakes who waits. The failure before it ends
+// first: who is woken reads at once.
 func (h *Hub) publish(next *state) {
+	h.answered(next.set.Revision)
 	before := h.state.Load()
 	h.state.Store(next)
 	if before != nil {

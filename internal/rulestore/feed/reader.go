@@ -72,8 +72,12 @@ func (h *Hub) current(ctx context.Context) (*state, error) {
 	if failure := h.failure.Load(); failure != nil {
 		return nil, *failure
 	}
-	if s := h.state.Load(); s != nil {
-		return s, nil
+	select {
+	case <-h.ready: // at once, but for the moment between the first answer and its state
+		return h.state.Load(), nil
+	case <-h.closing:
+		return nil, errClosed // before the first load was done
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	return nil, errClosed // before the first load was done
 }

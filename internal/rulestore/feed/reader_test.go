@@ -3,6 +3,7 @@ package feed_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,6 +124,34 @@ func TestTheHubTellsResets(t *testing.T) {
 	if got := next(); len(got) != 0 {
 		t.Errorf("again: got %+v", got)
 	}
+}
+
+// Who is served a set is not told that the database is away: there is no moment in
+// which both are so.
+func TestTheHubForgetsAFailureInTime(t *testing.T) {
+	t.Parallel()
+	d := newDatabase()
+	d.put("a", 1)
+	d.setAway(true)
+	var h *feed.Hub
+	var looked atomic.Bool
+	h = newHub(t, d, func(c *feed.HubConfig) {
+		c.Resync = 10 * time.Millisecond
+		c.Now = func() time.Time { // asked right after a set was put into force, too
+			if h.Ready() && looked.CompareAndSwap(false, true) {
+				if _, err := h.Whole(t.Context()); err != nil {
+					t.Errorf("with a set to serve: %v", err)
+				}
+			}
+			return time.Now()
+		}
+	})
+	h.Start()
+	if _, err := h.Whole(t.Context()); !errors.Is(err, errAway) {
+		t.Errorf("away: %v", err)
+	}
+	d.setAway(false)
+	eventually(t, "a look", looked.Load)
 }
 
 // Before the first answer of the database nobody is told that there are no rules, and
