@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"testing"
 
-	"github.com/tallygate/tallygate/internal/redistest"
 	"github.com/tallygate/tallygate/storetest"
 	"github.com/tallygate/tallygate/storetest/history"
 )
@@ -23,6 +22,5 @@ func TestAgree(t *testing.T) {
 // TestLinearizable: concurrent histories on a cluster have an order that explains
 // every answer.
 func TestLinearizable(t *testing.T) {
-	s := open(t, patient("redis://"+redistest.SharedCluster(t).Addrs()[0]))
-	history.Linearizable(t, s, 20)
+	history.Linearizable(t, connected(t), 20)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -145,48 +146,81 @@ func refusedUnsent(t testing.TB, err error) {
 	}
 }
 
-// TestMembers_scale: a fleet that grows from 50 to 75 pods knows it within 4 s,
-// and one whose pods close knows that too.
+// counting is a store that counts a pod's beats.
+type counting struct {
+	*redisstore.Store
+	beats atomic.Int64
+}
+
+func (c *counting) Beat(ctx context.Context, pod string) (int64, bool, error) {
+	live, joined, err := c.Store.Beat(ctx, pod)
+	if err == nil {
+		c.beats.Add(1)
+	}
+	return live, joined, err
+}
+
+// member is one pod of a fleet, with the count it was told and at which of its beats.
+type member struct {
+	*redisstore.Members
+	store      counting
+	live, told atomic.Int64
+}
+
+type fleet []*member
+
+func (f *fleet) grow(t *testing.T, s *redisstore.Store, n int) {
+	t.Helper()
+	for range n {
+		p := &member{store: counting{Store: s}}
+		m, err := redisstore.NewMembers(redisstore.MembersConfig{
+			Store: &p.store, Pod: fmt.Sprintf("pod-%d", len(*f)),
+			OnCount: func(n int64) { p.live.Store(n); p.told.Store(p.store.beats.Load()) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Members = m
+		p.Start(t.Context())
+		*f = append(*f, p)
+	}
+	eventually(t, 20*time.Second, "all have joined", func() bool {
+		return !slices.ContainsFunc(*f, func(p *member) bool { return p.store.beats.Load() == 0 })
+	})
+}
+
+// know waits until all pods know of as many as there are, and fails if that takes one
+// of them more than so many beats from now, and the one under way.
+func (f *fleet) know(t *testing.T, beats int64) {
+	t.Helper()
+	before := make([]int64, len(*f))
+	for i, p := range *f {
+		before[i] = p.store.beats.Load()
+	}
+	eventually(t, 30*time.Second, fmt.Sprintf("all %d know of each other", len(*f)), func() bool {
+		return !slices.ContainsFunc(*f, func(p *member) bool { return p.live.Load() != int64(len(*f)) })
+	})
+	for i, p := range *f {
+		if took := p.told.Load() - before[i]; took > beats+1 {
+			t.Errorf("pod %d of %d knew after %d beats, want %d", i, len(*f), took, beats)
+		}
+	}
+}
+
+// TestMembers_scale: a fleet that grows from 50 to 75 pods knows it by the next beat of
+// each, and one whose pods close knows that too.
 func TestMembers_scale(t *testing.T) {
 	s := open(t, patient("redis://"+redistest.Standalone(t).Addr))
-	type pod struct {
-		*redisstore.Members
-		live atomic.Int64
-	}
-	var pods []*pod
+	var pods fleet
 	defer func() {
 		for _, p := range pods {
 			_ = p.Close()
 		}
 	}()
-	grow := func(n int) {
-		for range n {
-			p := new(pod)
-			m, err := redisstore.NewMembers(redisstore.MembersConfig{Store: s, Pod: fmt.Sprintf("pod-%d", len(pods)), OnCount: p.live.Store})
-			if err != nil {
-				t.Fatal(err)
-			}
-			p.Members = m
-			p.Start(t.Context())
-			pods = append(pods, p)
-		}
-	}
-	know := func(want int64) func() bool {
-		return func() bool {
-			for _, p := range pods {
-				if p.live.Load() != want {
-					return false
-				}
-			}
-			return true
-		}
-	}
-	grow(50)
-	eventually(t, 4*time.Second, "all 50 know of 50", know(50))
-	grow(25)
-	start := time.Now()
-	eventually(t, 4*time.Second, "all 75 know of 75", know(75))
-	t.Logf("75 known after %s", time.Since(start))
+	pods.grow(t, s, 50)
+	pods.know(t, 1)
+	pods.grow(t, s, 25)
+	pods.know(t, 1)
 	var group sync.WaitGroup
 	for _, p := range pods[30:] {
 		group.Go(func() {
@@ -197,8 +231,7 @@ func TestMembers_scale(t *testing.T) {
 	}
 	group.Wait()
 	pods = pods[:30]
-	// The newest are not sure of lower counts yet: three beats.
-	eventually(t, 8*time.Second, "the 30 left know of 30", know(30))
+	pods.know(t, 3) // the newest are not sure of lower counts yet
 }
 
 // fakeBeater answers beats as told.
