@@ -176,6 +176,7 @@ func TestCluster(t *testing.T) {
 		}
 	})
 	t.Run("is whole again after a failover", func(t *testing.T) {
+		c := redistest.NewCluster(t)
 		slot := c.Slot(t, "failover")
 		old := c.Owner(t, slot)
 		old.Kill()

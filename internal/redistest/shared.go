@@ -28,10 +28,11 @@ func SharedStandalone(t testing.TB) *Server {
 
 // SharedCluster returns the one cluster of this test binary; the first test that
 // asks starts it. A test that breaks it takes a NewCluster, or mends it and waits
-// for Settled.
+// for Settled. Its nodes wait long for each other: nobody tests failovers on it, and
+// a busy machine must not cause one.
 func SharedCluster(t testing.TB) *Cluster {
 	t.Helper()
-	return share(t, &shared.cluster, func(dir string) (*Cluster, error) { return startCluster(dir) })
+	return share(t, &shared.cluster, func(dir string) (*Cluster, error) { return startCluster(dir, "--cluster-node-timeout", "10000") })
 }
 
 // shared is what the tests of this binary have in common. Needed as a variable,
