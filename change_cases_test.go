@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate"
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/internal/redistest"
 	"github.com/tallygate/tallygate/limit"
 	"github.com/tallygate/tallygate/rules"
@@ -156,7 +157,7 @@ func TestChange_raisedWhileDenied(t *testing.T) {
 					continue
 				}
 				raised := time.Now()
-				until(t, fmt.Sprint(what, i, " is free"), func() bool {
+				await.That(t, fmt.Sprint(what, i, " is free"), func() bool {
 					h.advance(10 * time.Millisecond)
 					return mustCheck(t, l, ask(r.ID, key, 1)).Allow
 				})
@@ -307,13 +308,13 @@ func TestChange_ofAnotherRule(t *testing.T) {
 		return mustCheck(t, l, ask("busy", key, 1)).Entries[0].Source == tallygate.SourceLease
 	}
 	// A lease may end between the two checks by itself, not each time.
-	until(t, "a lease outlived the change of another rule", func() bool {
-		until(t, "a lease", leased)
+	await.That(t, "a lease outlived the change of another rule", func() bool {
+		await.That(t, "a lease", leased)
 		n++
 		apply(n, override("busy", "somebody", rules.Numbers{Burst: n}))
 		return leased()
 	})
-	until(t, "a denial outlived the change of another rule", func() bool {
+	await.That(t, "a denial outlived the change of another rule", func() bool {
 		mustCheck(t, l, ask("empty", key, 1))
 		n++
 		apply(n)

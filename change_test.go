@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/identity"
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/internal/redistest"
 	"github.com/tallygate/tallygate/limit"
 	"github.com/tallygate/tallygate/redisstore"
@@ -110,17 +111,6 @@ func (h home) apply(t testing.TB, s *switched, overrides []rules.Override, list 
 	s.apply(t, h.now(), rules.Set{Rules: h.counted(list...), Overrides: overrides})
 }
 
-// until waits for something to become true.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); {
-		if time.Now().After(end) {
-			t.Fatalf("still not: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
 // out is the tokens that a pod holds on leases of a rule, or has not told of.
 func out(l *tallygate.Limiter, rule string) (tokens int64) {
 	for _, r := range l.Stats().Rules {
@@ -135,7 +125,7 @@ func out(l *tallygate.Limiter, rule string) (tokens int64) {
 func rested(t testing.TB, l *tallygate.Limiter, rule, key string, left int64) {
 	t.Helper()
 	var quiet time.Time // since when nothing is out
-	until(t, fmt.Sprintf("%s has %d left, and no lease is out", rule, left), func() bool {
+	await.That(t, fmt.Sprintf("%s has %d left, and no lease is out", rule, left), func() bool {
 		switch {
 		case out(l, rule) != 0:
 			quiet = time.Time{}

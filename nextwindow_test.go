@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate"
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/internal/redistest"
 	"github.com/tallygate/tallygate/limit"
 	"github.com/tallygate/tallygate/rules"
@@ -223,7 +224,7 @@ func nextWindowOnRedis(t *testing.T) {
 	t.Cleanup(func() { _ = l.Close() })
 	seen := func(r rules.Rule) tallygate.EntryVerdict { return mustCheck(t, l, look(r.ID, key)).Entries[0] }
 	var ends time.Time // of the window, or a little earlier
-	until(t, "a window has just begun", func() bool {
+	await.That(t, "a window has just begun", func() bool {
 		now := time.Now()
 		left := seen(before[0]).ResetMS
 		ends = now.Add(time.Duration(left) * time.Millisecond)
@@ -248,7 +249,7 @@ func nextWindowOnRedis(t *testing.T) {
 		}
 	}
 	for _, r := range after {
-		until(t, r.ID+" is in the next window", func() bool { return seen(r).Limit == r.Limit })
+		await.That(t, r.ID+" is in the next window", func() bool { return seen(r).Limit == r.Limit })
 		if r.Algorithm == limit.SlidingWindow {
 			got := int64(allowed(t, l, int(r.Limit), ask(r.ID, key, 1)))
 			light := 50 * int64(time.Since(ends)) / int64(length*time.Second) // of the 50
@@ -258,7 +259,7 @@ func nextWindowOnRedis(t *testing.T) {
 			continue
 		}
 		// The pod's time is finer than the store's: its denial may end within a millisecond.
-		until(t, r.ID+" is free", func() bool { return mustCheck(t, l, ask(r.ID, key, 1)).Allow })
+		await.That(t, r.ID+" is free", func() bool { return mustCheck(t, l, ask(r.ID, key, 1)).Allow })
 		wantAllowed(t, r.ID+" in the next window", l, int(r.Limit)+5, ask(r.ID, key, 1), int(r.Limit)-1)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallygate/tallygate"
 	"github.com/tallygate/tallygate/identity"
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/internal/redistest"
 	"github.com/tallygate/tallygate/limit"
 	"github.com/tallygate/tallygate/redisstore"
@@ -414,7 +415,7 @@ func TestReserve_cluster(t *testing.T) {
 	if v, r, err := pods[0].Reserve(ctx, check(6), "id", 0); err != nil || v.Allow || r != "" {
 		t.Fatalf("%+v, %q, %v", v, r, err)
 	}
-	until(t, "the first is undone", func() bool {
+	await.That(t, "the first is undone", func() bool {
 		u, err := pods[0].Usage(ctx, "", []string{key + "a"})
 		return err == nil && u.Rules[0].Remaining == 100
 	})

@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/tallygate/tallygate"
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/rules"
 	"github.com/tallygate/tallygate/store"
 )
@@ -414,14 +415,14 @@ func TestStats_leases(t *testing.T) {
 	l := fleet(t, 1, rule)[0]
 	key := newKey()
 	start := time.Now()
-	until(t, "the pod tops leases up by itself", func() bool {
+	await.That(t, "the pod tops leases up by itself", func() bool {
 		mustCheck(t, l, ask("leased", key, 1))
 		return time.Since(start) > 300*time.Millisecond && l.Stats().Store.TopUps > 0
 	})
 	// While a call of the background is under way a token is between two figures.
 	var s tallygate.Stats
 	var r tallygate.RuleStats
-	until(t, "the leases add up", func() bool {
+	await.That(t, "the leases add up", func() bool {
 		s = l.Stats()
 		r = ruleStats(t, s, "leased")
 		during := r.Leases

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/rules/yaml"
 )
 
@@ -80,7 +81,7 @@ func TestAdmin_stops(t *testing.T) {
 	t.Parallel()
 	s := serve(t, string(yaml.Example()), "--drain", "10m")
 	s.signals <- syscall.SIGTERM
-	eventually(t, "stopping", func() bool { return strings.Contains(s.stderr.String(), "stopping; once more") })
+	await.That(t, "stopping", func() bool { return strings.Contains(s.stderr.String(), "stopping; once more") })
 	if status, _ := s.scrape(t, "/metrics"); status != http.StatusOK {
 		t.Errorf("%d while draining", status)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tallygate/tallygate/internal/admin/token"
+	"github.com/tallygate/tallygate/internal/await"
 )
 
 // Where nobody answers, the error names the flag that says where to ask.
@@ -221,12 +222,12 @@ func TestFleet_refused(t *testing.T) {
 	if status, body := s.scrape(t, "/v1/pods"); status != http.StatusNotFound || !strings.Contains(body, "it follows the control plane at "+p.url+"; ask there") {
 		t.Errorf("%d %s", status, body)
 	}
-	eventually(t, "a snapshot", func() bool { _, err := os.Stat(snapshot); return err == nil })
+	await.That(t, "a snapshot", func() bool { _, err := os.Stat(snapshot); return err == nil })
 	_, other := token.New()
 	write(t, tokens, strings.Replace(good, hash, other, 1))
-	eventually(t, "the token to be none", func() bool { return statusFor(t, p.url, plain) == http.StatusUnauthorized })
+	await.That(t, "the token to be none", func() bool { return statusFor(t, p.url, plain) == http.StatusUnauthorized })
 	late := serveAt(t, args...)
-	eventually(t, "the log", func() bool {
+	await.That(t, "the log", func() bool {
 		return strings.Contains(late.stderr.String(), "the control plane refuses this pod")
 	})
 }

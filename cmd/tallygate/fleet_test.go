@@ -16,6 +16,7 @@ import (
 	"time"
 
 	tallygate "github.com/tallygate/tallygate/cmd/tallygate"
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/internal/redistest"
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/internal/rulestore/sqlite"
@@ -133,21 +134,21 @@ func TestFleet_pods(t *testing.T) {
 		pods = append(pods, follower(t, p, fmt.Sprint("pod-", i)))
 	}
 	before, _ := p.pods(t)
-	eventually(t, "all pods at the first revision", func() bool { return p.allAt(t, before, 3) })
+	await.That(t, "all pods at the first revision", func() bool { return p.allAt(t, before, 3) })
 	t.Log(tg(t, "pods", "--control", p.url))
 
 	write(t, file, "rules:\n"+ruleLine("a", tokenBucket(1, 3600, 9)))
 	tg(t, "rules", "apply", file, "--yes", "--rules", p.url, "--why", "more")
 	start := time.Now()
 	for _, pod := range pods {
-		eventually(t, "the change on all pods", func() bool { return pod.ask(t, "a", 0).Entries[0].Limit == 9 })
+		await.That(t, "the change on all pods", func() bool { return pod.ask(t, "a", 0).Entries[0].Limit == 9 })
 	}
 	t.Logf("in force on all pods after %s", time.Since(start))
 	after, _ := p.pods(t)
 	if after <= before {
 		t.Errorf("revision %d after %d", after, before)
 	}
-	eventually(t, "all pods report the next revision", func() bool { return p.allAt(t, after, 3) })
+	await.That(t, "all pods report the next revision", func() bool { return p.allAt(t, after, 3) })
 	t.Log(tg(t, "pods", "--control", p.url))
 	if text := tg(t, "audit", "--rules", p.url); !strings.Contains(text, "more") {
 		t.Errorf("the audit says\n%s", text)
@@ -171,7 +172,7 @@ func TestFleet_controlAway(t *testing.T) {
 	address := strings.TrimPrefix(p.url, "http://")
 	snapshot := filepath.Join(t.TempDir(), "snapshot.json")
 	pod := serveAt(t, "--rules", p.url, "--pod-id", "a", "--snapshot-file", snapshot)
-	eventually(t, "the snapshot on disk", func() bool { _, err := os.Stat(snapshot); return err == nil })
+	await.That(t, "the snapshot on disk", func() bool { _, err := os.Stat(snapshot); return err == nil })
 	p.stop()
 	for i := range 5 {
 		if r := pod.ask(t, "a", 1); r.Verdict != "allow" || r.Entries[0].Remaining != int64(4-i) {
@@ -198,7 +199,7 @@ func TestFleet_controlAway(t *testing.T) {
 	tg(t, "rules", "apply", file, "--yes", "--rules", database)
 	control(t, address, "--rules", database)
 	for _, s := range []*service{pod, late} {
-		eventually(t, "the change on all pods", func() bool { return s.ask(t, "a", 0).Entries[0].Limit == 9 })
+		await.That(t, "the change on all pods", func() bool { return s.ask(t, "a", 0).Entries[0].Limit == 9 })
 	}
 }
 
@@ -260,7 +261,7 @@ func TestFleet_controlKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	var url string
-	eventually(t, "the control plane", func() bool {
+	await.That(t, "the control plane", func() bool {
 		_, rest, ok := strings.Cut(out.String(), "admin API and metrics on ")
 		url, _, _ = strings.Cut(rest, " ")
 		return ok && url != ""
@@ -288,7 +289,7 @@ func TestFleet_controlKilled(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "puts", func() bool { return sent.Load() > 40 })
+	await.That(t, "puts", func() bool { return sent.Load() > 40 })
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +355,7 @@ func TestControl_twoOnOneStore(t *testing.T) {
 	for range 2 {
 		control(t, "127.0.0.1:0", "--rules", database, "--store", "redis://"+redis.Addr, "--plain-identities")
 	}
-	eventually(t, "a beat of each", func() bool {
+	await.That(t, "a beat of each", func() bool {
 		beats, _ := redis.MustDo(t, "KEYS", "tg:beat:*").([]any)
 		return len(beats) == 2
 	})

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	tallygate "github.com/tallygate/tallygate/cmd/tallygate"
+	"github.com/tallygate/tallygate/internal/await"
 )
 
 // clock is a clock that stands until it is moved. It starts at the start of an
@@ -168,22 +169,7 @@ func (s *service) reload(t testing.TB, rules string) {
 	before := strings.Count(s.stderr.String(), "rules reloaded")
 	write(t, s.rules, rules)
 	s.reloads <- syscall.SIGHUP
-	eventually(t, "reload", func() bool { return strings.Count(s.stderr.String(), "rules reloaded") > before })
-}
-
-// eventually polls until ok.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(hangs)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("%s: not within %s", what, hangs)
-		}
-	}
+	await.That(t, "reload", func() bool { return strings.Count(s.stderr.String(), "rules reloaded") > before })
 }
 
 func write(t testing.TB, path, text string) {

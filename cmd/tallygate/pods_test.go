@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/internal/redistest"
 )
 
@@ -29,7 +30,7 @@ func TestPods(t *testing.T) {
 	rules := "rules:\n" + ruleLine("r", tokenBucket(1, 3600, 5))
 	with := []string{"--store", "redis://" + redis.Addr, "--store-deadline", patient, "--log-level", "debug"}
 	first, second := serve(t, rules, with...), serve(t, rules, with...)
-	eventually(t, "two members", func() bool { return len(members(t, redis)) == 2 })
+	await.That(t, "two members", func() bool { return len(members(t, redis)) == 2 })
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
@@ -39,12 +40,12 @@ func TestPods(t *testing.T) {
 		t.Errorf("members %q on host %s", names, host)
 	}
 	for _, s := range []*service{first, second} {
-		eventually(t, "both know of two", func() bool { return strings.Contains(s.stderr.String(), "pods=2") })
+		await.That(t, "both know of two", func() bool { return strings.Contains(s.stderr.String(), "pods=2") })
 	}
 
 	named := serve(t, rules, append(with, "--pod-id", "blue")...)
 	fixed := serve(t, rules, append(with, "--pods", "3", "--pod-id", "red")...)
-	eventually(t, "blue", func() bool { return strings.Contains(fmt.Sprint(members(t, redis)), "blue") })
+	await.That(t, "blue", func() bool { return strings.Contains(fmt.Sprint(members(t, redis)), "blue") })
 	named.signals <- syscall.SIGTERM
 	if code := named.wait(t); code != 0 {
 		t.Errorf("exit %d: %s", code, named.stderr)
@@ -66,7 +67,7 @@ func TestPods_storeAway(t *testing.T) {
 	redis.Kill()
 	s := serve(t, "rules:\n"+ruleLine("r", tokenBucket(1, 3600, 5)), "--store", "redis://"+redis.Addr, "--pod-id", "late")
 	redis.Restart(t)
-	eventually(t, "a member", func() bool { return fmt.Sprint(members(t, redis)) == "[late]" })
+	await.That(t, "a member", func() bool { return fmt.Sprint(members(t, redis)) == "[late]" })
 	redis.Kill()
 	s.signals <- syscall.SIGTERM
 	if code := s.wait(t); code != 0 {

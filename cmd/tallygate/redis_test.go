@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/internal/pgtest"
 	"github.com/tallygate/tallygate/internal/redistest"
 )
@@ -111,7 +112,7 @@ func TestStartWithoutStore(t *testing.T) {
 		t.Errorf("closed: %+v", r)
 	}
 	redis.Restart(t)
-	eventually(t, "the store", func() bool { return s.ask(t, "closed", 0).HTTP == http.StatusOK })
+	await.That(t, "the store", func() bool { return s.ask(t, "closed", 0).HTTP == http.StatusOK })
 	if got, _ := s.allowed(t, "closed", 6, 1); got != 5 {
 		t.Errorf("%d of 6 allowed, want 5", got)
 	}

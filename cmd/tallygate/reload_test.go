@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"fmt"
+	"github.com/tallygate/tallygate/internal/await"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -159,7 +160,7 @@ func TestReloadOfNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.reloads <- syscall.SIGHUP
-	eventually(t, "log", func() bool { return strings.Contains(s.stderr.String(), "rules stay as they were") })
+	await.That(t, "log", func() bool { return strings.Contains(s.stderr.String(), "rules stay as they were") })
 	if r := s.ask(t, "r", 1); r.Verdict != "allow" {
 		t.Errorf("%+v", r)
 	}
@@ -182,7 +183,7 @@ func TestMEM03(t *testing.T) {
 	if code := s.wait(t); code != 0 {
 		t.Errorf("exit %d", code)
 	}
-	eventually(t, "goroutines", func() bool { return runtime.NumGoroutine() <= before })
+	await.That(t, "goroutines", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 // A file of which not one rule can be used is no file without rules: nothing that was to

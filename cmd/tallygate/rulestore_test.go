@@ -11,6 +11,7 @@ import (
 	"time"
 
 	tallygate "github.com/tallygate/tallygate/cmd/tallygate"
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/internal/pgtest"
 )
 
@@ -115,7 +116,7 @@ func testRulesCommands(t *testing.T, url string) {
 	write(t, file, "rules:\n"+ruleLine("a", tokenBucket(1, 3600, 9)))
 	has(rules(0, "apply", file, "--yes", "--why", "more"), "~ rule a", "~ burst: 5 → 9", "1 rule and 1 override are not in the file and stay")
 	start := time.Now()
-	eventually(t, "the change in force", func() bool { return s.ask(t, "a", 0).Entries[0].Limit == 9 })
+	await.That(t, "the change in force", func() bool { return s.ask(t, "a", 0).Entries[0].Limit == 9 })
 	t.Logf("in force after %s", time.Since(start))
 
 	has(rules(0, "list"), "RULE", "token_bucket", "enforce")
@@ -136,11 +137,11 @@ func testRulesCommands(t *testing.T, url string) {
 	has(rules(1, "apply", file, "--yes"), "foo", "1 error")
 	write(t, file, "rules:\n"+ruleLine("a", tokenBucket(1, 3600, 9)))
 	has(rules(0, "apply", file, "--yes", "--prune"), "- rule b", "- override of a for vip", "0 to add, 0 to change, 2 to delete")
-	eventually(t, "b gone", func() bool { return s.ask(t, "b", 0).Code == "unknown_rule" })
+	await.That(t, "b gone", func() bool { return s.ask(t, "b", 0).Code == "unknown_rule" })
 	has(rules(1, "delete", "a"), "Delete rule a and its overrides? [y/N]", "nothing was changed")
 	has(rules(0, "delete", "a", "--yes"), "rule a is deleted")
 	has(rules(0, "history", "a", "-o", "json"), `"action": "delete"`)
-	eventually(t, "a gone", func() bool { return s.ask(t, "a", 0).HTTP == http.StatusNotFound })
+	await.That(t, "a gone", func() bool { return s.ask(t, "a", 0).HTTP == http.StatusNotFound })
 }
 
 // The question before a change takes yes for an answer.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	tallygate "github.com/tallygate/tallygate/cmd/tallygate"
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/rules/yaml"
 )
 
@@ -130,7 +131,7 @@ func TestSignals(t *testing.T) {
 		t.Fatalf("%q, %v", line, err)
 	}
 	busy.signals <- syscall.SIGINT
-	eventually(t, "stopping", func() bool { return strings.Contains(busy.stderr.String(), "stopping; once more") })
+	await.That(t, "stopping", func() bool { return strings.Contains(busy.stderr.String(), "stopping; once more") })
 	select {
 	case code := <-busy.exited:
 		t.Fatalf("exit %d with a request under way", code)
@@ -175,7 +176,7 @@ func TestDrain(t *testing.T) {
 	t.Parallel()
 	s := serve(t, string(yaml.Example()), "--drain", "10m")
 	s.signals <- syscall.SIGTERM
-	eventually(t, "not ready", func() bool {
+	await.That(t, "not ready", func() bool {
 		response, err := s.client.Get(s.url + "/readyz")
 		if err != nil {
 			t.Fatal(err)

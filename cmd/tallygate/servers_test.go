@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/internal/redistest"
 )
 
@@ -162,7 +163,7 @@ func moveAsTold(t *testing.T, cluster *redistest.Cluster, s *service, url string
 			t.Fatalf("%s: %v: %s", line, err, out)
 		}
 	}
-	eventually(t, "the slot has moved", func() bool {
+	await.That(t, "the slot has moved", func() bool {
 		after := storeSlot(t, "acct_7Q2", "--rule", "one", "--store", url)
 		return after.Primary != before.Primary && cluster.Owner(t, before.Slot).Addr == after.Primary
 	})

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"fmt"
+	"github.com/tallygate/tallygate/internal/await"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -167,7 +168,7 @@ func (s *service) follows(t *testing.T, said string) {
 	if s == nil || change == nil {
 		return
 	}
-	eventually(t, "the change in force", func() bool {
+	await.That(t, "the change in force", func() bool {
 		_, text := s.scrape(t, "/metrics")
 		now := inForce.FindStringSubmatch(text)
 		if now == nil {

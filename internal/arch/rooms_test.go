@@ -129,10 +129,11 @@ func rooms() []namedRoom {
 		}},
 
 		// Tests and their help: no code of the house imports these.
+		{"internal/await", room{}},
 		{"internal/testport", room{}},
 		{"internal/redistest", room{house: []string{"internal/testport"}}},
 		{"internal/pgtest", room{house: []string{"internal/testport"}}},
-		{"internal/rulestore/rulestoretest", room{house: []string{"rules", "internal/rulestore", "internal/rulestore/sqldb"}, outside: []string{"pgregory.net/rapid"}}},
+		{"internal/rulestore/rulestoretest", room{house: []string{"internal/await", "rules", "internal/rulestore", "internal/rulestore/sqldb"}, outside: []string{"pgregory.net/rapid"}}},
 		{"internal/arch", room{}},
 		{"internal/bench", room{}},
 		{"internal/gateways", room{}},

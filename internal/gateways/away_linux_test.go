@@ -3,6 +3,7 @@ package gateways_test
 import (
 	"errors"
 	"fmt"
+	"github.com/tallygate/tallygate/internal/await"
 	"net"
 	"net/http"
 	"os"
@@ -38,7 +39,7 @@ func TestAway(t *testing.T) {
 			addr := b.start(t, s)
 			back := func() {
 				t.Helper()
-				eventually(t, "it limits", func() bool {
+				await.That(t, "it limits", func() bool {
 					r, _ := ask(t, addr, http.MethodGet, "/open", "")
 					return r.StatusCode == http.StatusOK && r.Header.Get("X-RateLimit-Limit") == "1000"
 				})
@@ -54,7 +55,7 @@ func TestAway(t *testing.T) {
 			if err := s.signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "all its threads are stopped", s.stopped)
+			await.That(t, "all its threads are stopped", s.stopped)
 			t.Run("it is stopped with connections open", func(t *testing.T) { passes(t, addr, b.away) })
 			if err := s.signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/tallygate/tallygate/internal/await"
 	"net"
 	"os"
 	"os/exec"
@@ -114,7 +115,7 @@ func (c *child) said() string {
 // await waits until the program is ready, and fails the test when it ends before.
 func (c *child) await(t testing.TB, what string, ready func() bool) {
 	t.Helper()
-	eventually(t, what, func() bool {
+	await.That(t, what, func() bool {
 		if ready() {
 			return true
 		}
@@ -125,18 +126,6 @@ func (c *child) await(t testing.TB, what string, ready func() bool) {
 		}
 		return false
 	})
-}
-
-// eventually waits until something holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(hangs); !holds(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", hangs, what)
-		}
-	}
 }
 
 // run starts a gateway and waits until it listens at addr.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"github.com/tallygate/tallygate/internal/await"
 	"io"
 	"net"
 	"net/http"
@@ -230,7 +231,7 @@ func TestProxyCosts(t *testing.T) {
 	settled := func(what, want string) {
 		t.Helper()
 		var got string
-		eventually(t, what, func() bool {
+		await.That(t, what, func() bool {
 			got = get("0").Header.Get("X-RateLimit-Remaining")
 			return got == want
 		})
@@ -245,7 +246,7 @@ func TestProxyCosts(t *testing.T) {
 	if r := get("70"); r.StatusCode != 200 { // more than is left: what was used was used
 		t.Errorf("%d %v", r.StatusCode, r.Header)
 	}
-	eventually(t, "nothing is left", func() bool { return get("0").StatusCode == 429 })
+	await.That(t, "nothing is left", func() bool { return get("0").StatusCode == 429 })
 	before := o.reached.Load()
 	if r := get("0"); r.StatusCode != 429 || o.reached.Load() != before {
 		t.Errorf("%d, %d more reached the origin", r.StatusCode, o.reached.Load()-before)
@@ -265,11 +266,11 @@ func TestProxyDrains(t *testing.T) {
 		r, body := ask(t, p.http, http.MethodGet, "/slow", "")
 		slow <- answer{r, body}
 	}()
-	eventually(t, "the request is under way", func() bool { return o.reached.Load() == 1 })
+	await.That(t, "the request is under way", func() bool { return o.reached.Load() == 1 })
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "nothing new is taken", func() bool { return !listens(t, p.http) })
+	await.That(t, "nothing new is taken", func() bool { return !listens(t, p.http) })
 	if p.ended(0) {
 		t.Fatal("it ended with a request under way")
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/internal/proxy"
 	"github.com/tallygate/tallygate/limit"
 )
@@ -75,7 +76,7 @@ func TestBrokenAnswers(t *testing.T) {
 			_, _ = io.Copy(io.Discard, in)
 		}
 		_ = conn.Close()
-		eventually(t, "the request ends", func() bool { return f.Stats().Inflight == 0 })
+		await.That(t, "the request ends", func() bool { return f.Stats().Inflight == 0 })
 	}
 	if s := f.Stats(); s.Broken != 1 || s.Unreachable != 0 || s.Canceled != 0 {
 		t.Errorf("stats %+v", s)
@@ -98,7 +99,7 @@ func TestClientsThatGo(t *testing.T) {
 	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	<-asked
 	_ = conn.Close()
-	eventually(t, "it is counted", func() bool { return f.Stats().Canceled == 1 })
+	await.That(t, "it is counted", func() bool { return f.Stats().Canceled == 1 })
 	if s := f.Stats(); s.Unreachable+s.Timeouts+s.Broken != 0 || log.text() != "" {
 		t.Errorf("stats %+v, logged %s", s, log.text())
 	}
@@ -233,7 +234,7 @@ func TestAnswersThatTellNoCost(t *testing.T) {
 		for range n {
 			f.get(t, path)
 		}
-		eventually(t, "all is settled", func() bool { return f.Stats().Inflight == 0 })
+		await.That(t, "all is settled", func() bool { return f.Stats().Inflight == 0 })
 	}
 	ask("/", 19)
 	ask("/fails", 30)

@@ -187,22 +187,6 @@ func (f *front) dial(t testing.TB) (net.Conn, *bufio.Reader) {
 	return conn, bufio.NewReader(conn)
 }
 
-// eventually waits until ok says so.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(15 * time.Second)
-	for tick := time.NewTicker(2 * time.Millisecond); ; <-tick.C {
-		if ok() {
-			tick.Stop()
-			return
-		}
-		if time.Now().After(deadline) {
-			tick.Stop()
-			t.Fatal("never happened: " + what)
-		}
-	}
-}
-
 // show answers with the headers that came.
 func show(w http.ResponseWriter, r *http.Request) {
 	_ = r.Header.Write(w)

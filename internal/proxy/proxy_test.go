@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tallygate/tallygate/identity"
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/internal/proxy"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -219,7 +220,7 @@ func TestOverloadedByItself(t *testing.T) {
 		defer close(done)
 		f.get(t, "/")
 	}()
-	eventually(t, "a request under way", func() bool { return f.Stats().Inflight == 1 })
+	await.That(t, "a request under way", func() bool { return f.Stats().Inflight == 1 })
 	if r, body := f.get(t, "/"); r.StatusCode != 503 || !strings.Contains(body, `"overloaded"`) {
 		t.Errorf("%d %s", r.StatusCode, body)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tallygate/tallygate"
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/internal/proxy"
 )
 
@@ -90,7 +91,7 @@ func TestCostOfTheAnswer(t *testing.T) {
 			if r.Header["X-Cost"] != nil {
 				t.Error("the client sees the cost header")
 			}
-			eventually(t, "the request is settled", func() bool { return f.Stats().Inflight == 0 })
+			await.That(t, "the request is settled", func() bool { return f.Stats().Inflight == 0 })
 			if err := f.stop(); err != nil { // after which all is settled
 				t.Error(err)
 			}
@@ -130,7 +131,7 @@ func TestCostIsCounted(t *testing.T) {
 		if r.StatusCode != tt.status || r.Header.Get("X-RateLimit-Remaining") != tt.left {
 			t.Errorf("cost %s: %d, %s left, want %d, %s: %s", tt.cost, r.StatusCode, r.Header.Get("X-RateLimit-Remaining"), tt.status, tt.left, body)
 		}
-		eventually(t, "the cost is told", func() bool { return f.Stats().Inflight == 0 })
+		await.That(t, "the cost is told", func() bool { return f.Stats().Inflight == 0 })
 	}
 	if s := f.Stats(); s.BadCosts != 0 || s.MissingCosts != 0 || s.LostCosts != 0 {
 		t.Errorf("stats %+v", s)

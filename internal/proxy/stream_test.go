@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/internal/proxy"
 )
 
@@ -227,7 +228,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 			if _, err := in.ReadByte(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the request ends", func() bool { return f.Stats().Inflight == 0 })
+			await.That(t, "the request ends", func() bool { return f.Stats().Inflight == 0 })
 		})
 	}
 }
@@ -262,7 +263,7 @@ func TestSlowBody(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 408 ") || !strings.Contains(string(text), `"code":"request_timeout"`) {
 		t.Errorf("%s, %v", text, err)
 	}
-	eventually(t, "the request ends", func() bool { return f.Stats().Inflight == 0 })
+	await.That(t, "the request ends", func() bool { return f.Stats().Inflight == 0 })
 }
 
 // preface opens a connection of HTTP/2, with empty SETTINGS.
@@ -329,5 +330,5 @@ func TestRapidReset(t *testing.T) {
 		t.Logf("the connection of the attack was closed: %v", err)
 	}
 	_ = conn.Close()
-	eventually(t, "all of it ends", func() bool { return f.Stats().Inflight == 0 })
+	await.That(t, "all of it ends", func() bool { return f.Stats().Inflight == 0 })
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/internal/rulestore/feed"
 	"github.com/tallygate/tallygate/internal/uplink"
@@ -69,7 +70,7 @@ func TestClientFollows(t *testing.T) {
 	defer func() { _ = w.Close() }()
 	load := func(what string, transfers int64, want ...string) {
 		t.Helper()
-		eventually(t, "the hub has it", func() bool { return h.Set().Hash == d.current().Hash && h.Revision() == d.current().Revision })
+		await.That(t, "the hub has it", func() bool { return h.Set().Hash == d.current().Hash && h.Revision() == d.current().Revision })
 		before := count.whole.Load()
 		if err := w.Reload(t.Context()); err != nil || source.Revision() != d.current().Revision {
 			t.Fatalf("%s: revision %d, %v; want %d", what, source.Revision(), err, d.current().Revision)
@@ -240,7 +241,7 @@ func TestWaitOutlivesAnOutage(t *testing.T) {
 	before := tries.Load()
 	began = time.Now()
 	go func() { ended <- c.Wait(ctx, 7) }()
-	eventually(t, "two tries", func() bool { return tries.Load() >= before+2 })
+	await.That(t, "two tries", func() bool { return tries.Load() >= before+2 })
 	if took := time.Since(began); took < 500*time.Millisecond {
 		t.Errorf("two tries in %s", took)
 	}

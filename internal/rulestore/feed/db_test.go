@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/tallygate/tallygate/internal/rulestore"
@@ -158,21 +157,6 @@ func (d *database) Wait(ctx context.Context, since int64) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-hint:
-		}
-	}
-}
-
-// eventually polls until ok, at most 20 s.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(20 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("%s: not within 20 s", what)
 		}
 	}
 }

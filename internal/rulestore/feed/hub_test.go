@@ -19,6 +19,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/internal/rulestore/feed"
 	"github.com/tallygate/tallygate/internal/rulestore/wire"
@@ -29,7 +30,7 @@ func startHub(t testing.TB, d *database, change func(*feed.HubConfig)) *feed.Hub
 	t.Helper()
 	h := newHub(t, d, change)
 	h.Start()
-	eventually(t, "the hub is ready", h.Ready)
+	await.That(t, "the hub is ready", h.Ready)
 	return h
 }
 
@@ -73,7 +74,7 @@ func TestAnswers(t *testing.T) {
 		func() int64 { return d.reset("b", "k") },
 	} {
 		want := revision() // one by one, or the hub sees one change of b only
-		eventually(t, "the change", func() bool { return h.Revision() == want })
+		await.That(t, "the change", func() bool { return h.Revision() == want })
 	}
 
 	for _, tt := range []struct {
@@ -107,7 +108,7 @@ func TestAnswers(t *testing.T) {
 	}
 
 	d.put("c", 1) // 6: revision 2 is forgotten
-	eventually(t, "one more", func() bool { return h.Revision() == 6 })
+	await.That(t, "one more", func() bool { return h.Revision() == 6 })
 	if a := get(t, server, "?since=1"); !a.Whole {
 		t.Error("a question from before what is remembered got changes")
 	}
@@ -175,7 +176,7 @@ func TestHubBeforeItHasRules(t *testing.T) {
 	}
 	d.put("a", 1)
 	d.setAway(false)
-	eventually(t, "the hub is ready", h.Ready)
+	await.That(t, "the hub is ready", h.Ready)
 }
 
 func TestHubServesWhatItHasWhileTheDatabaseIsAway(t *testing.T) {
@@ -190,13 +191,13 @@ func TestHubServesWhatItHasWhileTheDatabaseIsAway(t *testing.T) {
 	d.setAway(true)
 	d.put("a", 2)
 	before := d.asked()
-	eventually(t, "some tries", func() bool { return d.asked() > before+3 })
+	await.That(t, "some tries", func() bool { return d.asked() > before+3 })
 	if a := get(t, server, ""); a.Revision != 1 || len(a.Rules) != 1 {
 		t.Errorf("answer at %d with %d rules", a.Revision, len(a.Rules))
 	}
 	d.setAway(false)
-	eventually(t, "the change", func() bool { return h.Revision() == 2 })
-	eventually(t, "the log", func() bool { return strings.Contains(log.String(), "answers again") })
+	await.That(t, "the change", func() bool { return h.Revision() == 2 })
+	await.That(t, "the log", func() bool { return strings.Contains(log.String(), "answers again") })
 	if n := strings.Count(log.String(), "does not answer"); n != 1 {
 		t.Errorf("%d lines about one outage:\n%s", n, log)
 	}
@@ -213,12 +214,12 @@ func TestHubFindsWhatHasNoRevision(t *testing.T) {
 		c.Resync, c.WholeEvery, c.Log = 5*time.Millisecond, time.Nanosecond, slog.New(slog.NewTextHandler(log, nil))
 	})
 	d.byHand("a", 9)
-	eventually(t, "a change by hand", func() bool { return h.Set().Rules[0].Version == 9 })
+	await.That(t, "a change by hand", func() bool { return h.Set().Rules[0].Version == 9 })
 	if h.Revision() != 2 || !strings.Contains(log.String(), "without a new revision") {
 		t.Errorf("revision %d, log:\n%s", h.Revision(), log)
 	}
 	d.older(first)
-	eventually(t, "an older database", func() bool { return h.Revision() == 1 })
+	await.That(t, "an older database", func() bool { return h.Revision() == 1 })
 	if !strings.Contains(log.String(), "older") || len(h.Set().Rules) != 1 {
 		t.Errorf("%d rules, log:\n%s", len(h.Set().Rules), log)
 	}
@@ -235,7 +236,7 @@ func TestHubLeavesOutWhatHasNoName(t *testing.T) {
 	server := serve(t, h)
 	d.put("c\xff", 1)
 	d.put("d", 1)
-	eventually(t, "all", func() bool { return h.Revision() == 4 })
+	await.That(t, "all", func() bool { return h.Revision() == 4 })
 	c := client(t, server.URL, nil)
 	set, err := c.Whole(t.Context())
 	if err != nil || len(set.Rules) != 2 || set.Rules[1].ID != "d" {
@@ -262,7 +263,7 @@ func TestWatchersAreBounded(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "503", func() bool {
+	await.That(t, "503", func() bool {
 		resp, err := server.Client().Get(server.URL + "?since=0")
 		if err != nil {
 			t.Error(err)
@@ -273,7 +274,7 @@ func TestWatchersAreBounded(t *testing.T) {
 	})
 	cancel()
 	wg.Wait()
-	eventually(t, "places again", func() bool {
+	await.That(t, "places again", func() bool {
 		resp, err := server.Client().Get(server.URL + "?since=0")
 		if err != nil {
 			t.Error(err)
@@ -410,7 +411,7 @@ func TestAThousandChangesLeaveNoGoroutine(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Start()
-	eventually(t, "the hub is ready", h.Ready)
+	await.That(t, "the hub is ready", h.Ready)
 	server := httptest.NewServer(h)
 	c := client(t, server.URL, nil)
 	source := rulestore.NewSource(rulestore.SourceConfig{Reader: c})
@@ -429,7 +430,7 @@ func TestAThousandChangesLeaveNoGoroutine(t *testing.T) {
 	for i := int64(2); i <= 1000; i++ {
 		want := d.put("a", i)
 		if i%10 == 0 {
-			eventually(t, "the change on the pod", func() bool { return source.Revision() == want })
+			await.That(t, "the change on the pod", func() bool { return source.Revision() == want })
 		}
 	}
 	cancel()
@@ -437,7 +438,7 @@ func TestAThousandChangesLeaveNoGoroutine(t *testing.T) {
 	_ = h.Close()
 	_ = c.Close()
 	server.Close()
-	eventually(t, "no goroutine is left", func() bool { return goleak.Find(before) == nil })
+	await.That(t, "no goroutine is left", func() bool { return goleak.Find(before) == nil })
 }
 
 func TestStream(t *testing.T) {
@@ -464,10 +465,10 @@ func TestStream(t *testing.T) {
 		_, _ = io.Copy(text, resp.Body)
 	}()
 	d.put("a", 2)
-	eventually(t, "the first event", func() bool { return strings.Contains(text.String(), "id: 2\n") })
+	await.That(t, "the first event", func() bool { return strings.Contains(text.String(), "id: 2\n") })
 	d.put("a", 3)
-	eventually(t, "the second event", func() bool { return strings.Contains(text.String(), "id: 3\n") })
-	eventually(t, "a comment", func() bool { return strings.Contains(text.String(), "\n\n:\n\n") })
+	await.That(t, "the second event", func() bool { return strings.Contains(text.String(), "id: 3\n") })
+	await.That(t, "a comment", func() bool { return strings.Contains(text.String(), "\n\n:\n\n") })
 	var events []wire.Answer
 	for event := range strings.SplitSeq(text.String(), "\n\n") {
 		if _, data, ok := strings.Cut(event, "\ndata: "); ok {
@@ -508,7 +509,7 @@ func TestAStuckClientIsLetGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	eventually(t, "the place is free", func() bool {
+	await.That(t, "the place is free", func() bool {
 		again, err := server.Client().Get(server.URL + "?since=1")
 		if err != nil { // a busy machine may need longer than that for this answer, too
 			t.Log(err)

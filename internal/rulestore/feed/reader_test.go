@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/internal/rulestore/feed"
 	"github.com/tallygate/tallygate/rules"
@@ -98,7 +99,7 @@ func TestTheHubTellsResets(t *testing.T) {
 	source := rulestore.NewSource(rulestore.SourceConfig{Reader: h})
 	next := func() []rules.Ref {
 		t.Helper()
-		eventually(t, "the hub has it", func() bool { return h.Revision() == d.current().Revision })
+		await.That(t, "the hub has it", func() bool { return h.Revision() == d.current().Revision })
 		update, err := source.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -115,7 +116,7 @@ func TestTheHubTellsResets(t *testing.T) {
 	}
 	for version := int64(2); version < 6; version++ { // one by one: each is a row to remember
 		want := d.put("a", version)
-		eventually(t, "the change", func() bool { return h.Revision() == want })
+		await.That(t, "the change", func() bool { return h.Revision() == want })
 	}
 	d.reset("a", "l")
 	if got := next(); len(got) != 1 || got[0].Key[0] != "l" {
@@ -151,7 +152,7 @@ func TestTheHubForgetsAFailureInTime(t *testing.T) {
 		t.Errorf("away: %v", err)
 	}
 	d.setAway(false)
-	eventually(t, "a look", looked.Load)
+	await.That(t, "a look", looked.Load)
 }
 
 // Before the first answer of the database nobody is told that there are no rules, and

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/internal/rulestore/feed"
 )
 
@@ -27,7 +28,7 @@ func TestClientIsRefused(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); _ = c.Wait(ctx, 1) }()
-		eventually(t, "a line of the log", func() bool { return log.String() != "" })
+		await.That(t, "a line of the log", func() bool { return log.String() != "" })
 		cancel()
 		<-ended
 		server.Close()

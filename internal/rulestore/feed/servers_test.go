@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/internal/pgtest"
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/internal/rulestore/feed"
@@ -106,7 +107,7 @@ func TestAPodHasWhatTheDatabaseHas(t *testing.T) {
 			}
 			h.Start()
 			server := serve(t, h)
-			eventually(t, "the hub is ready", h.Ready)
+			await.That(t, "the hub is ready", h.Ready)
 			pod := follow(t, server.URL, filepath.Join(t.TempDir(), "snapshot"))
 			override := json.RawMessage(`{"rule":"a","key":"<k>","burst":50}`)
 			for i, changes := range [][]rulestore.Change{
@@ -119,7 +120,7 @@ func TestAPodHasWhatTheDatabaseHas(t *testing.T) {
 				{{Action: rulestore.ActionDelete, Rule: "b", IfMatch: 1}},
 			} {
 				revision := apply(t, db, changes...)
-				eventually(t, fmt.Sprintf("change %d on the pod", i), func() bool { return pod.source.Revision() == revision })
+				await.That(t, fmt.Sprintf("change %d on the pod", i), func() bool { return pod.source.Revision() == revision })
 				whole, err := db.Whole(t.Context())
 				if err != nil {
 					t.Fatal(err)
@@ -164,7 +165,7 @@ func TestOutages(t *testing.T) {
 	if newcomer := follow(t, server.URL, filepath.Join(t.TempDir(), "snapshot")); newcomer.source.Revision() != first {
 		t.Errorf("a pod that starts has revision %d", newcomer.source.Revision())
 	}
-	eventually(t, "the snapshot on disk", func() bool { _, err := os.Stat(path); return err == nil })
+	await.That(t, "the snapshot on disk", func() bool { _, err := os.Stat(path); return err == nil })
 	pod.stop()
 	url := server.URL
 	_ = h.Close()
@@ -177,11 +178,11 @@ func TestOutages(t *testing.T) {
 	if err := pg.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the database answers", func() bool { _, err := db.Whole(t.Context()); return err == nil })
+	await.That(t, "the database answers", func() bool { _, err := db.Whole(t.Context()); return err == nil })
 	second := apply(t, db.DB, rulestore.Change{Action: rulestore.ActionPut, Body: body("a", 20), IfMatch: 1})
 	listen(t, url, startStoreHub(t, db))
 	// The pod has the rows before its watcher has compiled them.
-	eventually(t, "the change in force on the restarted pod", func() bool {
+	await.That(t, "the change in force on the restarted pod", func() bool {
 		lim, _ := restarted.watcher.Snapshot().Rule("a").Effective("k", time.Now())
 		return lim.Burst == 20
 	})
@@ -198,6 +199,6 @@ func startStoreHub(t testing.TB, db *postgres.Store) *feed.Hub {
 	}
 	h.Start()
 	t.Cleanup(func() { _ = h.Close() })
-	eventually(t, "the hub is ready", h.Ready)
+	await.That(t, "the hub is ready", h.Ready)
 	return h
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/internal/pgtest"
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/internal/rulestore/postgres"
@@ -43,7 +44,7 @@ func TestListenerIsCut(t *testing.T) {
 		return n
 	}
 	for version := int64(1); version <= 2; version++ {
-		eventually(t, "both listen", func() bool { return number(`SELECT count(*)`) == 2 })
+		await.That(t, "both listen", func() bool { return number(`SELECT count(*)`) == 2 })
 		number(`SELECT count(pg_terminate_backend(pid))`)
 		start := time.Now()
 		since2 := apply(t, writer, put(2, version)).Revision
@@ -92,7 +93,7 @@ func TestServerIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	applied := apply(t, store, put(2, 1))
-	eventually(t, "the change", func() bool { return watcher.Snapshot().Revision() == applied.Revision })
+	await.That(t, "the change", func() bool { return watcher.Snapshot().Revision() == applied.Revision })
 }
 
 // The two roles of docs/deployment.md: the reader reads and follows, and can change nothing.
@@ -160,21 +161,6 @@ func TestErrorsShowNoPassword(t *testing.T) {
 			t.Errorf("%s: opened", url)
 		} else if strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: the error shows it: %v", url, err)
-		}
-	}
-}
-
-// eventually polls until ok, at most 20 s.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(20 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("%s: not within 20 s", what)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallygate/tallygate/internal/await"
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/rules"
 )
@@ -79,14 +80,14 @@ func testFollow(t *testing.T, h Harness) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the change in force", func() bool { return w.Snapshot().Revision() == applied.Revision })
+	await.That(t, "the change in force", func() bool { return w.Snapshot().Revision() == applied.Revision })
 	if a, k := burstInForce(w, "a", "x"), burstInForce(w, "a", "k"); a != 20 || k != 99 {
 		t.Errorf("bursts %d and %d, want the live rule's 20 and the override's 99", a, k)
 	}
 	if _, err := writer.Apply(ctx, by(), rulestore.Change{Action: rulestore.ActionDelete, Rule: "a", IfMatch: 3}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the rule gone", func() bool { return w.Snapshot().Rule("a") == nil })
+	await.That(t, "the rule gone", func() bool { return w.Snapshot().Rule("a") == nil })
 	cancel()
 	<-done
 }

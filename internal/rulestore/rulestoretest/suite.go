@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tallygate/tallygate/internal/rulestore"
 	"github.com/tallygate/tallygate/internal/rulestore/sqldb"
@@ -150,20 +149,5 @@ func wantCode(t testing.TB, err error, want rulestore.Code) {
 	t.Helper()
 	if got := rulestore.CodeOf(err); got != want {
 		t.Errorf("got error %v (code %q), want code %q", err, got, want)
-	}
-}
-
-// eventually polls until ok, at most 20 s.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(20 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("%s: not within 20 s", what)
-		}
 	}
 }
