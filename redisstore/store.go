@@ -40,7 +40,8 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// New connects to the servers of conf. It fails if none answers before ctx ends.
+// New connects to the servers of conf, one after the other until one answers, each of
+// which has some seconds. It fails if none does, or once ctx ends.
 func New(ctx context.Context, conf Config) (*Store, error) {
 	return newStore(ctx, conf, tally())
 }
