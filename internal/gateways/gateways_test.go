@@ -203,7 +203,7 @@ func TestStrangers(t *testing.T) {
 			t.Parallel()
 			s := &setting{application: port(t), swap: []string{"100ms", "5s", "50ms", "5s"}}
 			dir := t.TempDir()
-			write(t, dir, "rules.yaml", "rules:\n"+window("plain", "*", "ip", 1000)+"}\n")
+			write(t, dir, "rules.yaml", "rules:\n"+window("plain", "GET /", "ip", 1000)+"}\n")
 			s.pod = start(t, dir, "serve", "--rules", "file:rules.yaml", "--trusted-proxies", "192.0.2.0/24")
 			addr := c.start(t, s)
 			r, body := ask(t, addr, http.MethodGet, "/", "")
