@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"fmt"
-	"github.com/tallygate/tallygate/internal/await"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tallygate/tallygate/internal/await"
 )
 
 // ruleLine is one rule for all requests.

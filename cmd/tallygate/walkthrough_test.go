@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"fmt"
-	"github.com/tallygate/tallygate/internal/await"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/await"
 )
 
 // block is one fenced block of a document.

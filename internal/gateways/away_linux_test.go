@@ -3,7 +3,6 @@ package gateways_test
 import (
 	"errors"
 	"fmt"
-	"github.com/tallygate/tallygate/internal/await"
 	"net"
 	"net/http"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/await"
 )
 
 // soon is how long a request may take while Tallygate is away. What the pages set is a

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/tallygate/tallygate/internal/await"
 	"net"
 	"os"
 	"os/exec"
@@ -16,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tallygate/tallygate/internal/await"
 )
 
 // tallygate is the program under test. Needed as a variable, since testing hands
