@@ -27,7 +27,7 @@ type doors struct {
 
 // openDoors makes both servers and listens, so that a wrong setting or a port in use
 // is told before anything answers.
-func (m *Main) openDoors(ctx context.Context, v *values, g *gate) (*doors, error) {
+func (m *Main) openDoors(ctx context.Context, v *values, g *gate) (_ *doors, err error) {
 	style, err := styleOf(v)
 	if err != nil {
 		return nil, err
@@ -41,6 +41,11 @@ func (m *Main) openDoors(ctx context.Context, v *values, g *gate) (*doors, error
 	if d.rls, err = newRLS(v, g, authorize, style); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.rls.Close())
+		}
+	}()
 	secure, err := listenerTLS(v, "http", g.log)
 	if err != nil {
 		return nil, err

@@ -99,10 +99,7 @@ func TestCountDeniedIsTheirCount(t *testing.T) {
 			var pods []*rls.Server
 			for range test.pods {
 				l := limiterOf(t, clock, test.store(), yearly(test.counting)...)
-				s, err := rls.New(rls.Config{Limiter: l, CountDenied: true, PerDescriptor: test.each})
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := newServer(t, rls.Config{Limiter: l, CountDenied: true, PerDescriptor: test.each})
 				pods = append(pods, s)
 			}
 			rng, counts, over := rand.New(rand.NewPCG(1, 2)), theirs{}, 0
@@ -222,10 +219,7 @@ func TestCountDeniedCalls(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
 	c := &calls{Store: store.NewMemoryStore(store.MemoryConfig{Now: clock.now})}
-	s, err := rls.New(rls.Config{CountDenied: true, Limiter: limiterOf(t, clock, c)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newServer(t, rls.Config{CountDenied: true, Limiter: limiterOf(t, clock, c)})
 	for i, test := range []struct {
 		request *rlsv3.RateLimitRequest
 		calls   int64

@@ -129,10 +129,7 @@ func TestDocumentedEnvoy(t *testing.T) {
 	hcm, filter := bootstrap(t)
 	c := newClock()
 	l := limiterOf(t, c, store.NewMemoryStore(store.MemoryConfig{Now: c.now}), documented(t).Rules...)
-	s, err := rls.New(rls.Config{Limiter: l})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newServer(t, rls.Config{Limiter: l})
 	host := hcm.GetRouteConfig().GetVirtualHosts()[0]
 	limits := append(host.GetRoutes()[0].GetRoute().GetRateLimits(), host.GetRateLimits()...) //nolint:gocritic // neither is used again
 	headers := map[string]string{"x-plan": "growth", "x-api-key": "acct_1"}

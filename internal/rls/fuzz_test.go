@@ -35,10 +35,7 @@ func FuzzRequest(f *testing.F) {
 	c := newClock()
 	var servers []*rls.Server
 	for _, each := range []bool{false, true} {
-		s, err := rls.New(rls.Config{Limiter: limiterOf(f, c, nil), PerDescriptor: each, Body: true, Metadata: true})
-		if err != nil {
-			f.Fatal(err)
-		}
+		s := newServer(f, rls.Config{Limiter: limiterOf(f, c, nil), PerDescriptor: each, Body: true, Metadata: true})
 		servers = append(servers, s)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -111,12 +111,20 @@ func service(t testing.TB, config rls.Config) (*rls.Server, *grpc.ClientConn) {
 	return s, dial(t, l.Addr().String(), nil)
 }
 
-func serve(t testing.TB, config rls.Config, l net.Listener) *rls.Server {
+// newServer returns a server that is closed at the end.
+func newServer(t testing.TB, config rls.Config) *rls.Server {
 	t.Helper()
 	s, err := rls.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func serve(t testing.TB, config rls.Config, l net.Listener) *rls.Server {
+	t.Helper()
+	s := newServer(t, config)
 	done := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { done <- s.Serve(ctx, l) }()

@@ -48,10 +48,7 @@ func TestJSON(t *testing.T) {
 			if test.away {
 				config.Limiter, config.ErrorOnFailure = limiterOf(t, newClock(), failing{store.Timeout}), true
 			}
-			s, err := rls.New(config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := newServer(t, config)
 			var w *httptest.ResponseRecorder
 			for _, body := range test.bodies {
 				r := httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(body))
@@ -87,10 +84,7 @@ func TestJSON(t *testing.T) {
 
 func TestJSONTakesPost(t *testing.T) {
 	t.Parallel()
-	s, err := rls.New(rls.Config{Limiter: limiterOf(t, newClock(), nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newServer(t, rls.Config{Limiter: limiterOf(t, newClock(), nil)})
 	w := httptest.NewRecorder()
 	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/json", nil))
 	if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "POST" || !strings.Contains(w.Body.String(), `"code":"method_not_allowed"`) {

@@ -159,10 +159,7 @@ func held(t *testing.T, config rls.Config) (stop func(), release chan struct{}, 
 		v.Allow = true
 		return nil
 	})
-	s, err := rls.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newServer(t, config)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -258,10 +258,7 @@ func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("counts allocations")
 	}
-	s, err := rls.New(rls.Config{Limiter: limiterOf(t, newClock(), nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newServer(t, rls.Config{Limiter: limiterOf(t, newClock(), nil)})
 	for name, test := range map[string]struct {
 		request *rlsv3.RateLimitRequest
 		most    float64
@@ -269,6 +266,7 @@ func TestAllocations(t *testing.T) {
 		"one descriptor":  {request(hits(of("ten", "k"), 0)), 1},
 		"two descriptors": {request(of("large", "k"), hits(of("two", "k"), 0)), 1},
 	} {
+		var err error
 		if n := testing.AllocsPerRun(1000, func() { _, err = s.ShouldRateLimit(context.Background(), test.request) }); n > test.most || err != nil {
 			t.Errorf("%s: %v allocations, want %v: %v", name, n, test.most, err)
 		}

@@ -25,10 +25,7 @@ func TestAnswersDoNotMix(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config.Limiter, config.Headers = limiterOf(t, newClock(), nil), new(headers.Style)
-			s, err := rls.New(config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := newServer(t, config)
 			var all sync.WaitGroup
 			for worker := range 8 {
 				all.Go(func() { mixed(t, s, worker) })
