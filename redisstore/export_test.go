@@ -42,6 +42,9 @@ end`
 	return text
 }
 
+// FirstDial is how long New waits for a first connection.
+const FirstDial = firstDial
+
 // ScriptText is the script as it is sent.
 func (s *Store) ScriptText() string { return s.script.text }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,6 +48,25 @@ func TestSentinel(t *testing.T) {
 	})
 	if got := left(t, s, op); got != 3 {
 		t.Errorf("%d left after the failover, want 3", got)
+	}
+}
+
+// TestRefusedIsToldAtOnce: a pod without its store answers checks, and does not begin to
+// only once the time of a first connection is over.
+func TestRefusedIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"redis://127.0.0.1:1", "redis+sentinel://127.0.0.1:1,127.0.0.1:2/primary"} {
+		least := time.Duration(math.MaxInt64) // of three: the machine may stand still in one
+		for range 3 {
+			begin := time.Now()
+			if _, err := redisstore.New(t.Context(), as(url)); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Fatalf("%s: %v", url, err)
+			}
+			least = min(least, time.Since(begin))
+		}
+		if least >= redisstore.FirstDial {
+			t.Errorf("%s: refused after %s", url, least)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -119,14 +120,15 @@ func (s *Store) connect(ctx context.Context) error {
 }
 
 // alone makes one server, or whatever the sentinels name, the only shard, whose first
-// connection has firstDial as well.
+// connection has firstDial as well. One that is refused took no time, and more would not
+// help: who starts without its store waits for nothing.
 func (s *Store) alone(ctx context.Context, addr string) error {
 	h := newShard(s, addr, addr, beat{tag: "0"})
 	s.topology.single = h
 	s.topology.forget(nil)
 	for end := time.Now().Add(firstDial); ; {
 		_, err := h.fast.node.ready()
-		if err == nil || sort(err) == wrong || time.Now().After(end) {
+		if err == nil || sort(err) == wrong || errors.Is(err, syscall.ECONNREFUSED) || time.Now().After(end) {
 			return err
 		}
 		select {
