@@ -194,7 +194,7 @@ func someUsable(w *rules.Watcher) error {
 	if len(w.Snapshot().Rules()) > 0 || len(faults) == 0 {
 		return nil
 	}
-	return fmt.Errorf("not one rule can be used, for the %s in the log above: mend them (tallygate rules lint FILE shows all), or say that there are none by an empty list, rules: []", count(len(faults), "problem"))
+	return fmt.Errorf("not one rule can be used, for the %s in the log above: mend them (tallygate rules lint FILE shows all), or say that there are none by an empty list, rules: [], and no overrides", count(len(faults), "problem"))
 }
 
 // reload asks where the rules are, now. What is wrong stays as it was and is logged.
