@@ -105,7 +105,7 @@ func (d *doors) serve(ctx context.Context) error {
 	ended := make(chan error, 2)
 	go func() { ended <- d.http.Serve(ctx, d.httpListener) }()
 	if d.rlsListener == nil {
-		return <-ended
+		return errors.Join(<-ended, d.rls.Close()) // it answered JSON only
 	}
 	go func() { ended <- d.rls.Serve(ctx, d.rlsListener) }()
 	first := <-ended
@@ -118,9 +118,9 @@ func (d *doors) serve(ctx context.Context) error {
 // close cuts off what is under way on both.
 func (d *doors) close() error { return errors.Join(d.http.Close(), d.rls.Close()) }
 
-// closeListeners is for doors that never served.
-func (d *doors) closeListeners() error {
-	err := d.httpListener.Close()
+// closeUnserved is for doors that never served.
+func (d *doors) closeUnserved() error {
+	err := errors.Join(d.httpListener.Close(), d.rls.Close())
 	if d.rlsListener != nil {
 		err = errors.Join(err, d.rlsListener.Close())
 	}

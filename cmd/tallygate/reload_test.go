@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -185,6 +186,31 @@ func TestMEM03(t *testing.T) {
 		t.Errorf("exit %d", code)
 	}
 	await.That(t, "goroutines", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// A start that fails at its last listener leaves nothing either.
+func TestServe_failedStartLeavesNothing(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	before := runtime.NumGoroutine()
+	dir := inFolder(t, map[string]string{"rules.yaml": "rules: []\n"})
+	for _, taken := range []string{"--http", "--grpc", "--admin"} {
+		args := []string{"serve", "--rules", "file:" + filepath.Join(dir, "rules.yaml")}
+		for _, port := range []string{"--http", "--grpc", "--admin"} {
+			address := "127.0.0.1:0"
+			if port == taken {
+				address = l.Addr().String()
+			}
+			args = append(args, port, address)
+		}
+		if code, _, stderr := run(t, nil, args...); code != 1 || !strings.Contains(stderr, "in use") {
+			t.Errorf("%s: exit %d: %s", taken, code, stderr)
+		}
+		await.That(t, "goroutines of "+taken, func() bool { return runtime.NumGoroutine() <= before })
+	}
 }
 
 // A file of which not one rule can be used is no file without rules: nothing that was to
