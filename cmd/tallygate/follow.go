@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -103,6 +104,9 @@ func (m *Main) watchRules(ctx context.Context, v *values, log *slog.Logger) (f *
 	f.onClose(f.hub.Close)
 	if source := sourceOf(v); source != nil { // itself, so that problems name lines
 		if f.Watcher, err = f.startWatcher(ctx, source, 0, log); err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				err = fmt.Errorf("%w; --rules (TALLYGATE_RULES) names another place", err)
+			}
 			return f, err
 		}
 		f.onClose(f.Watcher.Close)

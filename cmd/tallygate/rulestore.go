@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -169,5 +170,15 @@ func rulesURL(value string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is none of sqlite:PATH, file:PATH, envoy:DIR, postgres://…, https://…", maskURL(value))
+	mean, scheme := "", ""
+	switch filepath.Ext(value) {
+	case ".yaml", ".yml", ".json":
+		scheme = fileScheme
+	case ".db", ".sqlite":
+		scheme = sqliteScheme
+	}
+	if scheme != "" && !strings.Contains(value, "://") {
+		mean = fmt.Sprintf("; did you mean %q?", scheme+value)
+	}
+	return fmt.Errorf("%q is none of sqlite:PATH, file:PATH, envoy:DIR, postgres://…, https://…%s", maskURL(value), mean)
 }

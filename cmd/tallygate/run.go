@@ -119,8 +119,15 @@ func (m *Main) command(env []string) *cobra.Command {
 
 // wrongFlag says what is wrong with a flag, and what a misspelt one may have been.
 func wrongFlag(cmd *cobra.Command, err error) error {
-	var unknown interface{ GetSpecifiedName() string }
-	if errors.As(err, &unknown) && cmd.Flags().Lookup(unknown.GetSpecifiedName()) == nil {
+	var unknown interface {
+		GetSpecifiedName() string
+		GetSpecifiedShortnames() string
+	}
+	switch {
+	case !errors.As(err, &unknown):
+	case len(unknown.GetSpecifiedShortnames()) > 1: // -http is read as -h -t -t -p
+		return usagef("%w; the name of a flag has two dashes in front; see %s --help", err, cmd.CommandPath())
+	case cmd.Flags().Lookup(unknown.GetSpecifiedName()) == nil:
 		var names []string
 		for _, s := range settings() {
 			if cmd.Flags().Lookup(s.name) != nil {

@@ -69,7 +69,7 @@ func TestMissingRules(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	code, _, stderr := run(t, nil, "serve", "--http", "127.0.0.1:0", "--rules", "file:"+path)
-	if code != 1 || !strings.Contains(stderr, path) {
+	if code != 1 || !strings.Contains(stderr, path+": no such file or directory; --rules (TALLYGATE_RULES) names another place") {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
 }
