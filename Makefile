@@ -6,7 +6,7 @@ TIME ?= 30s
 ALONE := ./internal/algorithm ./internal/arch ./internal/bench ./internal/envoyconfig ./internal/gateways \
 	./internal/rulestore/sqlite ./internal/sim ./limit ./store ./storetest
 # Packages whose tests wait for servers most of the time: the others run beside them.
-LONG := ./redisstore ./internal/rulestore/postgres ./cmd/tallygate ./internal/admin ./store
+LONG := ./redisstore ./internal/rulestore/postgres ./cmd/tallygate ./internal/admin
 LINT := $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .PHONY: check
@@ -24,7 +24,7 @@ test: ## all tests, with Redis, PostgreSQL, race detector, shuffled
 	scripts/install-promtool.sh
 	scripts/install-gateways.sh clients
 	$(GO) test -race -shuffle=on -skip '^TestMemoryStore_agreesWithTheModel$$' \
-		$$($(GO) list $(LONG) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(ALONE))"))
+		$$($(GO) list $(LONG) ./store $$($(GO) list ./... | grep -vxF "$$($(GO) list $(ALONE))"))
 	$(GO) test -shuffle=on $(ALONE)
 	$(GO) test -run '^$$' -bench . -benchtime 1x $$(scripts/packages-benchmarked.sh)
 	$(GO) test -count=1 -timeout 8m ./internal/faults -faults short

@@ -27,7 +27,7 @@ type doors struct {
 
 // openDoors makes both servers and listens, so that a wrong setting or a port in use
 // is told before anything answers.
-func (m *Main) openDoors(ctx context.Context, v *values, g *gate) (_ *doors, err error) {
+func (m *Main) openDoors(ctx context.Context, v *values, g *gate) (*doors, error) {
 	style, err := styleOf(v)
 	if err != nil {
 		return nil, err
@@ -41,11 +41,7 @@ func (m *Main) openDoors(ctx context.Context, v *values, g *gate) (_ *doors, err
 	if d.rls, err = newRLS(v, g, authorize, style); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.rls.Close())
-		}
-	}()
+	g.onClose(d.rls.Close) // also where it never serves, and has goroutines all the same
 	secure, err := listenerTLS(v, "http", g.log)
 	if err != nil {
 		return nil, err
@@ -105,7 +101,7 @@ func (d *doors) serve(ctx context.Context) error {
 	ended := make(chan error, 2)
 	go func() { ended <- d.http.Serve(ctx, d.httpListener) }()
 	if d.rlsListener == nil {
-		return errors.Join(<-ended, d.rls.Close()) // it answered JSON only
+		return <-ended
 	}
 	go func() { ended <- d.rls.Serve(ctx, d.rlsListener) }()
 	first := <-ended
@@ -118,9 +114,9 @@ func (d *doors) serve(ctx context.Context) error {
 // close cuts off what is under way on both.
 func (d *doors) close() error { return errors.Join(d.http.Close(), d.rls.Close()) }
 
-// closeUnserved is for doors that never served.
-func (d *doors) closeUnserved() error {
-	err := errors.Join(d.httpListener.Close(), d.rls.Close())
+// closeListeners is for doors that never served.
+func (d *doors) closeListeners() error {
+	err := d.httpListener.Close()
 	if d.rlsListener != nil {
 		err = errors.Join(err, d.rlsListener.Close())
 	}

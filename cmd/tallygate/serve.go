@@ -48,7 +48,7 @@ func (m *Main) serve(ctx context.Context, v *values, stdout, stderr io.Writer) (
 	}
 	stopAdmin, err := m.startGoverning(ctx, v, g, stdout, d.collectors()...)
 	if err != nil {
-		return errors.Join(err, d.closeUnserved())
+		return errors.Join(err, d.closeListeners())
 	}
 	defer stopAdmin() // last of all listeners, so that a stop can be watched
 	m.announce(v, d, g.rules.Snapshot(), g.rules.first, stdout)
